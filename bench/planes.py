@@ -7,6 +7,11 @@
 | `plane_rss_mb`            | memory of an API server with its store's process, shared pages in parts (PSS), median        |
 | `planes_running`          | how many ran at the same time                                                               |
 | `agent_mb_per_plane`      | what each plane adds to the memory of the node's agent                                       |
+| `scheduler_mb_per_plane`  | to that of the scheduler                                                                    |
+| `controllers_mb_per_plane`| to that of the controllers                                                                  |
+| `move_1000_objects_s`     | a shared tenant with 1,000 more objects moves to an API server of its own, from the change of its mode until that serves it, its start included |
+| `move_back_1000_objects_s`| the same tenant moves back                                                                   |
+| `move_unavailable_s`      | how long its requests at the home plane's address were refused meanwhile, the longer of both  |
 | `shared_get_p99_ms_alone` | GET of one object by a shared tenant at the home plane, before there is any plane            |
 | `shared_get_p99_ms_beside`| the same beside all of them                                                                  |
 """
@@ -21,14 +26,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from alcove.testing.cluster import RealCluster, lacking
+from alcove.testing.cluster import RealCluster, condition, lacking
 from alcove.testing.dedicated import DedicatedTenants
 from alcove.testing.server import Caller, wait_until
 
 Figures = dict[str, float]
 PLANES = (4, 50)
 """Quick, and not."""
+RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}}
+"""Of each API server. By default it requests a tenth of a CPU, so that a machine with two has room for 19."""
 GETS = 2_000
+MOVED_OBJECTS = 1_000
+MOVE_SECONDS_MAX = 60.0
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 OBJECT = "/api/v1/namespaces/default/serviceaccounts/default"
 NAMESPACES = "/api/v1/namespaces"
 
@@ -39,7 +49,8 @@ def measure(planes: int, directory: Path) -> Figures:
         shared = cluster.make_tenant("shared")
         alone = get_p99_ms(shared)
         [agent] = cluster.agents.values()
-        before = pss_mb(agent.pid)
+        watched = {"agent": agent, "scheduler": cluster.scheduler, "controllers": cluster.controllers}
+        before = {name: pss_mb(process.pid) for name, process in watched.items()}
         names = [f"plane-{number}" for number in range(planes)]
         times = [ready_seconds(dedicated, name) for name in names]
         pids = [dedicated.plane_pid(name) for name in names]
@@ -48,15 +59,51 @@ def measure(planes: int, directory: Path) -> Figures:
             "plane_ready_s": statistics.median(times[1:]),
             "plane_rss_mb": statistics.median(tree_mb(pid) for pid in pids if pid),
             "planes_running": float(sum(1 for pid in pids if pid)),
-            "agent_mb_per_plane": (pss_mb(agent.pid) - before) / planes,
+            **{
+                f"{name}_mb_per_plane": (pss_mb(process.pid) - before[name]) / planes
+                for name, process in watched.items()
+            },
             "shared_get_p99_ms_alone": alone,
             "shared_get_p99_ms_beside": get_p99_ms(shared),
+            **move_figures(cluster),
         }
+
+
+def move_figures(cluster: RealCluster) -> Figures:
+    mover = cluster.make_tenant("mover")
+    for number in range(MOVED_OBJECTS):
+        body = {"metadata": {"name": f"m{number}"}, "data": {"text": "x" * 1_000}}
+        assert mover.post(CONFIG_MAPS, body).status == 201
+    there, refused_there = move_seconds(cluster, mover, "Dedicated")
+    back, refused_back = move_seconds(cluster, mover, "Shared")
+    return {
+        "move_1000_objects_s": there,
+        "move_back_1000_objects_s": back,
+        "move_unavailable_s": max(refused_there, refused_back),
+    }
+
+
+def move_seconds(cluster: RealCluster, mover: Caller, mode: str) -> tuple[float, float]:
+    """How long the move took, and how long requests were refused meanwhile."""
+    system, path = cluster.server.system, "/api/v1/tenants/mover"
+    began = time.monotonic()
+    assert system.patch(path, {"spec": {"controlPlane": {"mode": mode}}}).status == 200
+    refused: list[float] = []
+    taken = 0.0
+    while condition(system.get(path).json, "Moving") != "False" or not taken:
+        now = time.monotonic()
+        if mover.get(f"{CONFIG_MAPS}/m1").status != 200:
+            refused += (now, time.monotonic())
+        is_served = system.get(path).json["status"]["controlPlane"]["mode"] == mode
+        if is_served and not taken:
+            taken = time.monotonic() - began
+        assert now - began < MOVE_SECONDS_MAX
+    return taken, refused[-1] - refused[0] if refused else 0.0
 
 
 def ready_seconds(dedicated: DedicatedTenants, name: str) -> float:
     began = time.monotonic()
-    dedicated.request(name)
+    dedicated.request(name, resources=RESOURCES)
     admin = dedicated.first_caller(name)
     wait_until(lambda: admin.get(NAMESPACES).status == 200)
     taken = time.monotonic() - began

@@ -131,7 +131,9 @@ async def test_a_container_whose_watcher_was_killed_too_is_over_when_it_is_over(
     assert (status.phase, status.exit_code) == (ContainerPhase.EXITED, 255)
 
 
-@pytest.mark.parametrize("milliseconds", [*range(400, 1_000, 100)])
+@pytest.mark.parametrize(
+    "milliseconds", [500, 800, *(pytest.param(each, marks=pytest.mark.slow) for each in (400, 600, 700, 900))]
+)
 async def test_killed_at_any_point_nothing_is_broken_for_good(maker: Maker, milliseconds: int) -> None:
     """What is found is running, or made and can be started, or broken and can be removed; nothing remains."""
     process = await maker.start("forever")
@@ -153,7 +155,9 @@ async def test_killed_at_any_point_nothing_is_broken_for_good(maker: Maker, mill
     assert lab.cgroups.processes(lab.name) == []
 
 
-@pytest.mark.parametrize("milliseconds", [30, 100, 200, 400])
+@pytest.mark.parametrize(
+    "milliseconds", [30, 200, *(pytest.param(each, marks=pytest.mark.slow) for each in (100, 400))]
+)
 async def test_an_id_can_be_used_again_after_its_creation_was_given_up(
     maker: Maker, milliseconds: int
 ) -> None:

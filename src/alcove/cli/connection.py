@@ -74,9 +74,10 @@ class CliConnection:
             raise from_status(self._decode(content))
         return content.decode(errors="replace")
 
-    def lines(self, path: str) -> Iterator[Any]:
-        """The decoded lines of a streamed response, such as a watch, until the server ends it."""
+    def lines(self, path: str, idle_seconds_max: float = TIMEOUT_SECONDS) -> Iterator[Any]:
+        """The decoded lines of a streamed response, such as a watch, until the server ends it or is silent."""
         connection = self._dial()
+        connection.timeout = idle_seconds_max
         try:
             response = self._send(connection, "GET", path, None, {})
             if response.status >= 400:

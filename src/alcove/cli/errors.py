@@ -39,7 +39,11 @@ class CliError(Exception):
 
 def fail(message: str, code: ExitCode = ExitCode.FAILED) -> typer.Exit:
     """Prints the error, and returns the exit to raise."""
-    typer.secho(f"error: {message}", err=True, fg=typer.colors.RED)
+    from alcove.cli.output import escape
+
+    # Servers' messages quote what tenants wrote.
+    shown = "\n".join(map(escape, message.split("\n")))
+    typer.secho(f"error: {shown}", err=True, fg=typer.colors.RED)
     return typer.Exit(code)
 
 

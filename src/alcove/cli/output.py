@@ -44,14 +44,50 @@ def show(
             for item in items:
                 typer.echo(named(item, with_tenant=with_tenant))
         case OutputFormat.TABLE | OutputFormat.WIDE:
-            visible = [each for each in columns if form is OutputFormat.WIDE or not each.priority]
-            heads = [each.name.upper() for each in visible]
-            now = time.time()
-            rows = [[_cell(each.value(item, now)) for each in visible] for item in items]
-            if with_tenant:
-                heads = ["TENANT", *heads]
-                rows = [[escape(tenant_of(item)), *row] for item, row in zip(items, rows, strict=True)]
-            table(heads, rows)
+            table(*_cells(items, columns, form, with_tenant=with_tenant))
+
+
+def _cells(
+    items: Sequence[Object], columns: Sequence[PrinterColumn], form: OutputFormat, *, with_tenant: bool
+) -> tuple[list[str], list[list[str]]]:
+    """The heads and the rows of a table."""
+    visible = [each for each in columns if form is OutputFormat.WIDE or not each.priority]
+    heads = [each.name.upper() for each in visible]
+    now = time.time()
+    rows = [[_cell(each.value(item, now)) for each in visible] for item in items]
+    if with_tenant:
+        heads = ["TENANT", *heads]
+        rows = [[escape(tenant_of(item)), *row] for item, row in zip(items, rows, strict=True)]
+    return heads, rows
+
+
+class Following:
+    """Prints objects of one kind one by one: a table gets its head once, and columns that only become wider."""
+
+    def __init__(self, columns: Sequence[PrinterColumn], form: OutputFormat, *, with_tenant: bool) -> None:
+        self._columns = columns
+        self._form = form
+        self._with_tenant = with_tenant
+        self._widths: list[int] = []
+
+    def show(self, item: Object) -> None:
+        match self._form:
+            case OutputFormat.JSON:
+                typer.echo(to_json_line(item))
+            case OutputFormat.YAML:
+                typer.echo("---\n" + to_yaml(item), nl=False)
+            case OutputFormat.NAME:
+                typer.echo(named(item, with_tenant=self._with_tenant))
+            case OutputFormat.TABLE | OutputFormat.WIDE:
+                heads, [row] = _cells([item], self._columns, self._form, with_tenant=self._with_tenant)
+                is_first, before = not self._widths, self._widths or [0] * len(heads)
+                self._widths = [
+                    max(len(head), len(cell), width)
+                    for head, cell, width in zip(heads, row, before, strict=True)
+                ]
+                if is_first:
+                    _print_row(heads, self._widths, is_value=False)
+                _print_row(row, self._widths, is_value=True)
 
 
 def show_one(
@@ -76,7 +112,7 @@ def show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], form: Outp
             typer.echo(to_yaml(_mappings(heads, rows)), nl=False)
         case OutputFormat.NAME:
             for row in rows:
-                typer.echo(row[0])
+                typer.echo(_cell(row[0]))
         case OutputFormat.TABLE | OutputFormat.WIDE:
             table(heads, [[_cell(each) for each in row] for row in rows])
 
@@ -88,8 +124,12 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
     for number, row in enumerate((heads, *rows)):
-        cells = [_padded(cell, width, number > 0) for cell, width in zip(row, widths, strict=True)]
-        typer.echo(GAP.join(cells).rstrip())
+        _print_row(row, widths, is_value=number > 0)
+
+
+def _print_row(row: Sequence[str], widths: Sequence[int], *, is_value: bool) -> None:
+    cells = [_padded(cell, width, is_value) for cell, width in zip(row, widths, strict=True)]
+    typer.echo(GAP.join(cells).rstrip())
 
 
 def facts(pairs: Mapping[str, object]) -> None:
@@ -116,7 +156,7 @@ def as_list(items: Sequence[Object]) -> Object:
 def named(item: Object, *, with_tenant: bool = False) -> str:
     """`tenant/acme`, as kubectl names objects; with the tenant in front where several are shown."""
     name = f"{str(item.get('kind', '')).lower()}/{item['metadata']['name']}"
-    return f"{tenant_of(item)}/{name}" if with_tenant else name
+    return escape(f"{tenant_of(item)}/{name}" if with_tenant else name)
 
 
 def tenant_of(item: Object) -> str:

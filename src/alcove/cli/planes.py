@@ -6,7 +6,8 @@ import base64
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
-from alcove.api.kinds.core.control_planes import is_dedicated
+from alcove.api.kinds.core.control_planes import is_dedicated, is_foreign
+from alcove.api.kinds.core.plane_sleep import is_stopped
 from alcove.api.objects import Object
 from alcove.cli.connection import CliConnection
 from alcove.cli.errors import CliError
@@ -19,8 +20,14 @@ NAMESPACE = "kube-system"
 
 
 def connection_of(session: CliSession, tenant: Object) -> CliConnection:
-    """The connection to the API server that serves the tenant. Raises CliError if it has none yet."""
-    if not is_dedicated(tenant):
+    """The connection to the API server that serves the tenant. Raises CliError if it has none yet.
+
+    One that is stopped is started by a request to the home plane, which forwards it."""
+    if is_foreign(tenant):
+        raise CliError(
+            f"tenant {objects.name(tenant)} has an API server that ring0 does not run: ask its administrator"
+        )
+    if not is_dedicated(tenant) or is_stopped(tenant):
         return session.connection
     status = tenant.get("status") or {}
     server = status.get("endpoint")

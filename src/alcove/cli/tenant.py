@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alcove.cli import sleep, suggestions
+from alcove.cli import move, sleep, suggestions
 from alcove.cli.errors import CliError, ExitCode, exit_on_error
 from alcove.cli.options import (
     FormatOption,
@@ -43,6 +43,12 @@ def create(
     dedicated: Annotated[
         bool, typer.Option("--dedicated", help="Run a dedicated API server for the tenant, in ring0's pods.")
     ] = False,
+    foreign: Annotated[
+        bool,
+        typer.Option(
+            "--foreign", help="The tenant has an API server elsewhere, which `alcove plane join` joins."
+        ),
+    ] = False,
     form: FormatOption = OutputFormat.NAME,
     wait: WaitOption = True,
     timeout: TimeoutOption = 60.0,
@@ -55,14 +61,17 @@ def create(
     from alcove.client.resources import TENANTS
 
     with exit_on_error():
+        if dedicated and foreign:
+            raise CliError("use either --dedicated or --foreign", ExitCode.USAGE)
         session = CliSession(via)
-        created = session.create(TENANTS, _tenant(name, weight, quota or [], domain or [], dedicated))
-        if wait:
+        mode = "Dedicated" if dedicated else "Foreign" if foreign else ""
+        created = session.create(TENANTS, _tenant(name, weight, quota or [], domain or [], mode))
+        if wait and not foreign:
             created = wait_ready(session, name, timeout)
         show_one(created, TENANT, form)
 
 
-def _tenant(name: str, weight: int | None, quota: list[str], domains: list[str], dedicated: bool) -> Object:
+def _tenant(name: str, weight: int | None, quota: list[str], domains: list[str], mode: str) -> Object:
     spec: Object = {}
     if weight is not None:
         spec["weight"] = weight
@@ -73,8 +82,8 @@ def _tenant(name: str, weight: int | None, quota: list[str], domains: list[str],
         spec["quota"] = {"hard": {resource: amount for resource, _, amount in pairs}}
     if domains:
         spec["domains"] = domains
-    if dedicated:
-        spec["controlPlane"] = {"mode": "Dedicated"}
+    if mode:
+        spec["controlPlane"] = {"mode": mode}
     return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
 
 
@@ -121,6 +130,7 @@ def show_(
 ) -> None:
     """Show a tenant with its networks and pods."""
     from alcove.api.columns.alcove import NETWORK, TENANT
+    from alcove.api.kinds.core.control_planes import is_foreign
     from alcove.cli import output
     from alcove.cli.session import CliSession
     from alcove.client.resources import NAMESPACES, NETWORKS, PODS, TENANTS
@@ -129,7 +139,7 @@ def show_(
         session = CliSession(via)
         tenant = session.get(TENANTS, name)
         output.show_one(tenant, TENANT, form)
-        if form not in (OutputFormat.TABLE, OutputFormat.WIDE):
+        if form not in (OutputFormat.TABLE, OutputFormat.WIDE) or is_foreign(tenant):
             return
         pods = session.items(PODS, name)
         running = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Running")
@@ -246,5 +256,12 @@ def revoke(
     typer.echo(f"tenant/{tenant}: {whose} revoked; to get a new one: alcove tenant kubeconfig {tenant}")
 
 
-for command in (sleep.sleep, sleep.wake, backup_verb.backup, backup_verb.restore, backup_verb.clone):
+for command in (
+    move.move,
+    sleep.sleep,
+    sleep.wake,
+    backup_verb.backup,
+    backup_verb.restore,
+    backup_verb.clone,
+):
     app.command()(command)

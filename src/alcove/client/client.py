@@ -26,7 +26,7 @@ from alcove.api.errors import ApiError, from_status
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client import paths, retry
-from alcove.client.errors import MalformedResponse, Unreachable
+from alcove.client.errors import MalformedResponse, PlaneStopped, Unreachable
 from alcove.client.resources import Resource
 from alcove.client.transport import Stream, Transport
 from alcove.client.watch_events import LINE_BYTES_MAX, Watch, revision_of
@@ -286,6 +286,11 @@ class Client:
             self._wrote(tenant, resource, revision_of(response))
         return response
 
+    async def send(self, method: str, path: str, body: bytes = b"") -> Object:
+        """Any write, under the fence."""
+        self._permitted()
+        return await self.request(method, path, body, self._fence)
+
     # Any request
 
     async def request(
@@ -314,6 +319,8 @@ class Client:
             attempt += 1
             try:
                 response = await self._transport.request(method, path, headers, body)
+            except PlaneStopped:
+                raise
             except Unreachable as error:
                 wait = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, error=error))
                 if wait is None:

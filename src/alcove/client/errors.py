@@ -2,6 +2,7 @@
 
     ClientError
     ├── Unreachable          no response: the server is down, or the connection broke
+    │   └── PlaneStopped     the API server is stopped while its tenant is asleep; nothing was sent
     ├── MalformedResponse    a response that is not of the Kubernetes API, or not the one that was asked for
     ├── PlaneTooLarge        a dedicated plane has more objects than a process keeps of one
     ├── ServerBehind         a mirror has not yet received this process' own writes
@@ -22,6 +23,11 @@ class Unreachable(ClientError):
         super().__init__(message)
         self.sent = sent
         """Whether the request was written: if so, it is unknown whether the server acted on it."""
+
+
+class PlaneStopped(Unreachable):
+    def __init__(self) -> None:
+        super().__init__("the API server is stopped while its tenant is asleep", sent=False)
 
 
 class MalformedResponse(ClientError):

@@ -16,18 +16,21 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from enum import Enum
 
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, Gone
-from alcove.api.ids import ALL, TenantId
+from alcove.api.errors import ApiError, Gone, NotFound
+from alcove.api.ids import ALL, SYSTEM, TenantId
+from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.client.client import Client
 from alcove.client.errors import ClientError, MalformedResponse, PlaneTooLarge
+from alcove.client.keys import HOME
 from alcove.client.mirror import Mirror
 from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.plane_share import SLICE_SECONDS_MAX, PlaneShare
+from alcove.client.resources import TENANTS
 from alcove.client.watch_events import Watch, WatchEvent, WatchEventType
 
 log = logging.getLogger(__name__)
@@ -104,6 +107,7 @@ class Informer:
         self._tenant = tenant
         self._share = share
         self._failures = 0
+        self._moved: Collection[TenantId] = ()
         self.state = InformerState.LISTING
 
     async def run(self) -> None:
@@ -157,6 +161,8 @@ class Informer:
             return False
         began = time.perf_counter()
         for event in batch:
+            if event.happened is WatchEventType.BOOKMARK and event.ends_initial:
+                self._moved = await self._find_moved()
             self._apply(event)
             if self._share is not None and time.perf_counter() - began > SLICE_SECONDS_MAX:
                 await self._share.pause(time.perf_counter() - began)
@@ -164,6 +170,20 @@ class Informer:
         if self._share is not None:
             await self._share.pause(time.perf_counter() - began)
         return True
+
+    async def _find_moved(self) -> set[TenantId]:
+        """The tenants whose objects are not on the home plane any more because another API server serves them. Raises
+        ApiError and ClientError: without an answer nothing is known to be deleted."""
+        moved: set[TenantId] = set()
+        if self._plane_mirror.plane != HOME or self._tenant != ALL:
+            return moved
+        for tenant in self._plane_mirror.vanished() - {SYSTEM}:
+            try:
+                if is_dedicated(await self._client.get(SYSTEM, TENANTS, tenant)):
+                    moved.add(tenant)
+            except NotFound:
+                continue
+        return moved
 
     def _apply(self, event: WatchEvent) -> None:
         if self.state is InformerState.RESUMING:
@@ -176,7 +196,7 @@ class Informer:
             case WatchEventType.DELETED:
                 plane_mirror.remove(event.obj, event.revision)
             case WatchEventType.BOOKMARK if event.ends_initial:
-                plane_mirror.end_list(event.revision)
+                plane_mirror.end_list(event.revision, self._moved)
                 self.state = InformerState.WATCHING
             case WatchEventType.BOOKMARK:
                 plane_mirror.advance(event.revision)

@@ -27,6 +27,11 @@ class KubeconfigUser(Struct, frozen=True):
     token: str = ""
     tenant: str = ""
     """The tenant in the path of the server's URL; empty if it has none."""
+    caller_ca_pem: bytes | None = None
+    """The authority of the client certificate by which the API server calls agents; None if it is `ca_pem`, empty if
+    it may not call."""
+    caller_name: str = ""
+    """The common name in that certificate; empty for that of Alcove's API servers."""
 
     def tls(self) -> ssl.SSLContext:
         """A TLS context that trusts only this cluster's CA and presents the client certificate if there is

@@ -9,7 +9,7 @@ objects of two tenants are never mixed up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import orjson
 
@@ -27,10 +27,12 @@ from alcove.client.changes import (
 from alcove.client.client import ListSelection
 from alcove.client.errors import ServerBehind
 from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
-from alcove.client.plane_mirror import Name, PlaneMirror, UntrustedPlane
+from alcove.client.mirror_entries import Name
+from alcove.client.plane_mirror import PlaneMirror, UntrustedPlane
 from alcove.client.plane_objects import check_for
 from alcove.client.plane_share import PlaneShare
 from alcove.client.resources import TENANTS
+from alcove.client.watch_events import revision_of
 
 CAUGHT_UP_SECONDS_MAX = 5.0
 OWED_MAX = 64
@@ -60,6 +62,8 @@ class Mirror:
         self._owed_max = OWED_MAX
         self._silent: set[PlaneId] = set()
         """Planes whose changes are not reported to subscribers yet."""
+        self._arriving: set[TenantId] = set()
+        """Tenants that move to the home plane: their changes there are not reported yet."""
         for name, index in (indexes or {}).items():
             self.add_index(name, index)
 
@@ -138,12 +142,15 @@ class Mirror:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call the subscriber with all existing objects as added, then with every change."""
         for key in self.everything():
-            if key.plane not in self._silent and (obj := self.get(key)) is not None:
+            if not self._is_silent(key) and (obj := self.get(key)) is not None:
                 call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
         self._subscribers.append(subscriber)
 
+    def _is_silent(self, key: ObjectKey) -> bool:
+        return key.plane in self._silent or (key.plane == HOME and key.tenant in self._arriving)
+
     def _notify(self, change: ObjectChange) -> None:
-        if change.key.plane not in self._silent:
+        if not self._is_silent(change.key):
             for subscriber in self._subscribers:
                 call(subscriber, change)
 
@@ -226,16 +233,23 @@ class Mirror:
     # For Planes
 
     def add_plane(
-        self, plane: PlaneId, is_silent: bool = False, share: PlaneShare | None = None
+        self,
+        plane: PlaneId,
+        is_silent: bool = False,
+        share: PlaneShare | None = None,
+        elsewhere: Collection[TenantId] = (),
     ) -> PlaneMirror:
         """Add a plane. If `is_silent`, its changes are not reported before `speak`. The home plane may have
-        objects of all tenants, a dedicated plane only of the tenant with its name, and only what its share allows."""
+        objects of all tenants that are not `elsewhere`, a dedicated plane only of the tenant with its name, and only
+        what its share allows."""
         if is_silent:
             self._silent.add(plane)
 
         def accepts(tenant: TenantId, name: Name) -> bool:
             is_tenant = self.selection.resource == TENANTS and name[1] == plane
-            return plane in (HOME, tenant) or is_tenant
+            if plane == HOME:
+                return tenant not in elsewhere or tenant in self._arriving
+            return plane == PlaneId(tenant) or is_tenant
 
         untrusted = None
         if share is not None:
@@ -258,6 +272,30 @@ class Mirror:
                 for key in self.keys(plane, tenant):
                     if (obj := self.get(key)) is not None:
                         self._notify(ObjectChange(ChangeType.ADDED, key, obj))
+
+    def begin_arrival(self, tenant: TenantId, *, is_silent: bool) -> None:
+        """Accept the tenant's objects from the home plane. If `is_silent`, they are not reported before `arrived`."""
+        if is_silent:
+            self._arriving.add(tenant)
+        self._plane_mirrors[HOME].begin_arrival(tenant)
+
+    def arrive(self, tenant: TenantId, listed: Iterable[Object], at: Revision | None) -> None:
+        """The tenant's objects on the home plane as they were at a revision; None: it has none."""
+        self._plane_mirrors[HOME].arrive(tenant, [(each, revision_of(each)) for each in listed], at)
+
+    def arrived(self, tenant: TenantId) -> None:
+        """Report the tenant's objects on the home plane as added, if they were not."""
+        self._plane_mirrors[HOME].end_arrival(tenant)
+        if tenant in self._arriving:
+            self._arriving.discard(tenant)
+            for key in self.keys(HOME, tenant):
+                if (obj := self.get(key)) is not None:
+                    self._notify(ObjectChange(ChangeType.ADDED, key, obj))
+
+    def forget_tenant(self, tenant: TenantId) -> None:
+        """Report the tenant's objects on the home plane as deleted."""
+        if HOME in self._plane_mirrors:
+            self._plane_mirrors[HOME].forget_tenant(tenant)
 
     def remove_plane(self, plane: PlaneId) -> None:
         plane_mirror = self._plane_mirrors.get(plane)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from sys import intern
 
@@ -13,18 +13,19 @@ import orjson
 from msgspec import Struct
 
 from alcove.api.ids import Revision, TenantId
+from alcove.api.moved_objects import has_moved
 from alcove.api.objects import Object
-from alcove.api.shared_bodies import BodyTemplate, PackedBody, SharedBodies
+from alcove.api.shared_bodies import PackedBody, SharedBodies
+from alcove.client import mirror_entries, one_or_many
 from alcove.client.changes import ChangeType, Index, ObjectChange, Subscriber, Trim, index_values
 from alcove.client.errors import PlaneTooLarge
 from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.mirror_entries import IndexedValues, MirrorEntries, MirrorEntry, Name
 from alcove.client.plane_objects import Check
 from alcove.client.plane_share import PlaneShare
 
 log = logging.getLogger(__name__)
 
-Name = tuple[str, str]
-"""(namespace, name)"""
 Accepts = Callable[[TenantId, Name], bool]
 
 UNSORTED_MAX = 64
@@ -32,10 +33,6 @@ UNSORTED_MAX = 64
 
 _encode = msgspec.json.Encoder().encode
 """Not orjson's encoder: its results keep their whole output buffer alive, at least 4 KB."""
-
-
-IndexedValues = tuple[tuple[str, ...], ...]
-"""An object's values per index, in the order of the indexes."""
 
 
 @lru_cache(maxsize=4096)
@@ -48,26 +45,6 @@ def _shared(indexed: IndexedValues) -> IndexedValues:
 def _name(namespace: str, name: str) -> Name:
     """One tuple for the objects of many tenants that have the same name."""
     return (intern(namespace), name)
-
-
-class _Entry:
-    __slots__ = ("_own", "_template", "indexed", "revision")
-
-    def __init__(self, revision: int, body: PackedBody | bytes, indexed: IndexedValues) -> None:
-        self.revision = revision
-        self.indexed = indexed
-        # Not the PackedBody: its own memory is a tenth of an entry's.
-        self._template: BodyTemplate | None = None if isinstance(body, bytes) else body.template
-        self._own = body if isinstance(body, bytes) else body.own
-
-    @property
-    def size(self) -> int:
-        """Of what is stored."""
-        return len(self._own)
-
-    def body(self, tenant: TenantId, name: Name) -> bytes:
-        template = self._template
-        return self._own if template is None else template.fill(self._own, tenant, name[1])
 
 
 class UntrustedPlane(Struct, frozen=True):
@@ -103,14 +80,17 @@ class PlaneMirror:
         self._trim = trim
         self._notify = notify
         self._indexes: list[Index] = []
-        self._tenants: dict[TenantId, dict[Name, _Entry]] = {}
+        self._tenants: dict[TenantId, MirrorEntries] = {}
         self._namespaces: dict[TenantId, dict[str, dict[Name, None]]] = {}
         """Names by namespace, of the tenants with more than UNSORTED_MAX objects."""
-        self._names_by_index: list[dict[tuple[TenantId, str], dict[Name, None]]] = []
+        self._names_by_index: list[dict[tuple[TenantId, str], Name | dict[Name, None]]] = []
+        """See `one_or_many`."""
         self._tenants_by_index: dict[int, dict[str, dict[TenantId, None]]] = {}
         """The tenants that have objects with a value, for the indexes that are searched over all tenants."""
         self._listed: set[tuple[TenantId, Name]] | None = None
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
+        self._arriving: dict[TenantId, dict[Name, Revision]] = {}
+        """Tenants that move to this plane, with the objects that were deleted since this began."""
         for index in indexes:
             self.add_index(index)
 
@@ -122,14 +102,21 @@ class PlaneMirror:
         if self._share is not None and self._share.begin_list():
             self._clear()
 
-    def end_list(self, revision: Revision) -> None:
-        """Finish a list: objects that were not listed are removed as deleted."""
+    def vanished(self) -> set[TenantId]:
+        """During a list: the tenants of which no object was listed, but some were there before."""
+        listed = {tenant for tenant, _ in self._listed or ()}
+        return {tenant for tenant in self._tenants if tenant not in listed}
+
+    def end_list(self, revision: Revision, moved: Collection[TenantId] = ()) -> None:
+        """Finish a list: objects that were not listed are removed as deleted. Those of tenants that have `moved` to
+        another plane stay until that plane has joined."""
         listed = self._listed or set()
         deleted = [
-            (tenant, name)
+            (tenant, entry.name)
             for tenant, entries in self._tenants.items()
-            for name in entries
-            if (tenant, name) not in listed
+            if tenant not in moved
+            for entry in mirror_entries.each(entries)
+            if (tenant, entry.name) not in listed
         ]
         for tenant, name in deleted:
             self._drop(tenant, name, None)
@@ -145,34 +132,36 @@ class PlaneMirror:
 
     def _put(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]
-        tenant = TenantId(intern(meta["tenant"]))
+        tenant = self._tenant_of(meta)
         name = _name(meta.get("namespace") or "", meta["name"])
         if self._accepts(tenant, name):
             self._store(tenant, name, obj, revision)
 
     def _store(self, tenant: TenantId, name: Name, obj: Object, revision: Revision) -> None:
         is_stale = self._is_stale(tenant, name)
-        entries = self._tenants.get(tenant, {})
-        old = entries.get(name)
+        old = mirror_entries.find(self._tenants.get(tenant, ()), name)
+        if old is not None and old.revision > revision and self._listed is None:
+            return  # It was listed when its tenant arrived, ahead of this watch.
         if old is None or old.revision != revision:
             obj = self._trim(obj)
             indexed = _shared(tuple(index_values(index, obj) for index in self._indexes))
             body = self._packed(_encode(obj), tenant, name, old, is_stale=is_stale)
-            entries = self._tenants.setdefault(tenant, entries)
-            entries[name] = _Entry(revision, body, indexed)
+            entries = self._tenants[tenant] = mirror_entries.with_entry(
+                self._tenants.get(tenant, ()), MirrorEntry(name, revision, body, indexed)
+            )
             if old is None:
                 self._sort(tenant, name, entries)
             self._reindex(tenant, name, old.indexed if old else (), indexed)
             key = ObjectKey(self.plane, tenant, *name)
             kind = ChangeType.UPDATED if old else ChangeType.ADDED
-            self._notify(ObjectChange(kind, key, obj, old.body(tenant, name) if old else b""))
+            self._notify(ObjectChange(kind, key, obj, old.body(tenant) if old else b""))
         elif self._share is not None and is_stale:
             self._share.replace(old.size, old.size, is_old_stale=True)
         if self._listed is not None:
             self._listed.add((tenant, name))
 
     def _packed(
-        self, encoded: bytes, tenant: TenantId, name: Name, old: _Entry | None, *, is_stale: bool
+        self, encoded: bytes, tenant: TenantId, name: Name, old: MirrorEntry | None, *, is_stale: bool
     ) -> PackedBody | bytes:
         """The body as it is stored. Raises PlaneTooLarge."""
         if self._share is None:
@@ -205,14 +194,57 @@ class PlaneMirror:
         self._unless_malformed(self._remove, obj, revision)
         self.advance(revision)
 
-    def _remove(self, obj: Object, _revision: Revision) -> None:
+    def _remove(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]
-        self._drop(meta["tenant"], (meta.get("namespace") or "", meta["name"]), obj)
+        tenant, name = self._tenant_of(meta), (meta.get("namespace") or "", meta["name"])
+        if self._check is None and has_moved(obj):
+            return  # It stays until the plane that it has moved to has joined.
+        if tenant in self._arriving:
+            self._arriving[tenant][name] = revision
+        entry = mirror_entries.find(self._tenants.get(tenant, ()), name)
+        if entry is None or entry.revision <= revision:
+            self._drop(tenant, name, obj)
+
+    def _tenant_of(self, metadata: Object) -> TenantId:
+        """A stock API server has no such field: whatever is on a dedicated plane is of the tenant with its name."""
+        if self._check is not None:
+            metadata.setdefault("tenant", self.plane)
+        return TenantId(intern(metadata["tenant"]))
 
     def advance(self, revision: Revision) -> None:
         self.revision = max(self.revision, revision)
         if self._waiting:
             self._wake()
+
+    # Tenants that move
+
+    def begin_arrival(self, tenant: TenantId) -> None:
+        self._arriving.setdefault(tenant, {})
+
+    def arrive(
+        self, tenant: TenantId, listed: Iterable[tuple[Object, Revision]], at: Revision | None
+    ) -> None:
+        """Store the objects of an arriving tenant as they were listed, and remove others, unless the watch is ahead."""
+        names: set[Name] = set()
+        deleted = self._arriving[tenant]
+        for obj, revision in listed:
+            meta = obj["metadata"]
+            name = _name(meta.get("namespace") or "", meta["name"])
+            names.add(name)
+            # Not what the tenant only sees: its view of ring0's nodes.
+            if meta.get("tenant") == tenant and deleted.get(name, Revision(0)) < revision:
+                self._store(tenant, name, obj, revision)
+        for entry in list(mirror_entries.each(self._tenants.get(tenant, ()))):
+            if entry.name not in names and (at is None or entry.revision <= at):
+                self._drop(tenant, entry.name, None)
+
+    def end_arrival(self, tenant: TenantId) -> None:
+        self._arriving.pop(tenant, None)
+
+    def forget_tenant(self, tenant: TenantId) -> None:
+        """Remove the tenant's objects, because another plane serves it."""
+        for entry in list(mirror_entries.each(self._tenants.get(tenant, ()))):
+            self._drop(tenant, entry.name, None)
 
     def forget(self) -> None:
         """Remove all objects, because the plane left."""
@@ -222,35 +254,36 @@ class PlaneMirror:
 
     def _clear(self) -> None:
         for tenant, entries in list(self._tenants.items()):
-            for name in list(entries):
-                self._drop(tenant, name, None)
+            for entry in list(mirror_entries.each(entries)):
+                self._drop(tenant, entry.name, None)
 
     def _drop(self, tenant: TenantId, name: Name, last: Object | None) -> None:
-        entries = self._tenants.get(tenant)
-        entry = entries.pop(name, None) if entries is not None else None
-        if entries is None or entry is None:
+        entries = self._tenants.get(tenant, ())
+        entry = mirror_entries.find(entries, name)
+        if entry is None:
             return
+        self._tenants[tenant] = mirror_entries.without_entry(entries, name)
         self._unsort(tenant, name)
-        if not entries:
+        if not self._tenants[tenant]:
             del self._tenants[tenant]
         if self._share is not None:
             self._share.replace(0, entry.size, is_old_stale=self._is_stale(tenant, name))
         self._reindex(tenant, name, entry.indexed, ())
-        body = entry.body(tenant, name)
+        body = entry.body(tenant)
         obj = self._trim(last) if last is not None else orjson.loads(body)
         self._notify(ObjectChange(ChangeType.DELETED, ObjectKey(self.plane, tenant, *name), obj, body))
 
     # Indexes
 
-    def _sort(self, tenant: TenantId, name: Name, entries: Mapping[Name, _Entry]) -> None:
+    def _sort(self, tenant: TenantId, name: Name, entries: MirrorEntries) -> None:
         """Adds a name to those of its namespace."""
         namespaces = self._namespaces.get(tenant)
         if namespaces is not None:
             namespaces.setdefault(name[0], {})[name] = None
         elif len(entries) > UNSORTED_MAX:
             namespaces = self._namespaces[tenant] = {}
-            for each in entries:
-                namespaces.setdefault(each[0], {})[each] = None
+            for each in mirror_entries.each(entries):
+                namespaces.setdefault(each.name[0], {})[each.name] = None
 
     def _unsort(self, tenant: TenantId, name: Name) -> None:
         namespaces = self._namespaces.get(tenant)
@@ -267,10 +300,10 @@ class PlaneMirror:
         self._names_by_index.append({})
         position = len(self._names_by_index) - 1
         for tenant, entries in self._tenants.items():
-            for name, entry in entries.items():
-                values = index_values(index, orjson.loads(entry.body(tenant, name)))
+            for entry in mirror_entries.each(entries):
+                values = index_values(index, orjson.loads(entry.body(tenant)))
                 entry.indexed = _shared((*entry.indexed, values))
-                self._index(position, tenant, name, values)
+                self._index(position, tenant, entry.name, values)
 
     def _reindex(self, tenant: TenantId, name: Name, old: IndexedValues, new: IndexedValues) -> None:
         if old == new:
@@ -278,9 +311,10 @@ class PlaneMirror:
         for position, values in enumerate(old):
             names_by_value = self._names_by_index[position]
             for value in values:
-                names = names_by_value[tenant, value]
-                names.pop(name, None)
-                if not names:
+                names = one_or_many.removed(names_by_value[tenant, value], name)
+                if names is not None:
+                    names_by_value[tenant, value] = names
+                else:
                     del names_by_value[tenant, value]
                     self._forget_tenant(position, tenant, value)
         for position, values in enumerate(new):
@@ -290,7 +324,8 @@ class PlaneMirror:
         names_by_value = self._names_by_index[position]
         tenants_by_value = self._tenants_by_index.get(position)
         for value in values:
-            names_by_value.setdefault((tenant, value), {})[name] = None
+            at = (tenant, value)
+            names_by_value[at] = one_or_many.added(names_by_value.get(at), name)
             if tenants_by_value is not None:
                 tenants_by_value.setdefault(value, {})[tenant] = None
 
@@ -312,24 +347,21 @@ class PlaneMirror:
     # For readers
 
     def get(self, tenant: TenantId, name: Name) -> bytes | None:
-        entries = self._tenants.get(tenant)
-        entry = entries.get(name) if entries else None
-        return entry.body(tenant, name) if entry else None
+        entry = mirror_entries.find(self._tenants.get(tenant, ()), name)
+        return entry.body(tenant) if entry is not None else None
 
     def names(self, tenant: TenantId, namespace: str | None) -> list[Name]:
-        entries = self._tenants.get(tenant, {})
         namespaces = self._namespaces.get(tenant)
-        if namespace is None:
-            return list(entries)
-        if namespaces is not None:
+        if namespace is not None and namespaces is not None:
             return list(namespaces.get(namespace, ()))
-        return [name for name in entries if name[0] == namespace]
+        names = [entry.name for entry in mirror_entries.each(self._tenants.get(tenant, ()))]
+        return names if namespace is None else [name for name in names if name[0] == namespace]
 
     def tenants(self) -> list[TenantId]:
         return list(self._tenants)
 
     def found(self, position: int, tenant: TenantId, value: str) -> list[Name]:
-        return list(self._names_by_index[position].get((tenant, value), ()))
+        return list(one_or_many.each(self._names_by_index[position].get((tenant, value))))
 
     def tenants_with(self, position: int, value: str) -> list[TenantId]:
         return list(self._tenants_by_index[position].get(value, ()))

@@ -10,29 +10,39 @@ reported as deleted. A plane that cannot be reached stays joined: its informers 
 act on the absence of objects use `join_whole`: otherwise objects look deleted while the plane is only partly
 listed. A dedicated plane has only the objects of the tenant with its name: mirrors ignore all others. Its API server
 may be anybody's: what is read from it is checked (`plane_objects`) and bounded (`plane_share`).
+
+While a tenant's own plane has joined, mirrors of all tenants ignore what the home plane has of it. When the tenant moves, its
+objects are added on the one plane and deleted on the other at once, in this order and without waiting in between: whoever
+looks at the mirrors finds them on one of the two at any time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from types import TracebackType
 
 from msgspec import Struct
 
+from alcove.api.errors import ApiError, Forbidden, NotFound
 from alcove.api.ids import ALL, Revision, TenantId
+from alcove.api.objects import Object
 from alcove.client.changes import Index, Trim, without_managed_fields
-from alcove.client.client import DEDICATED, Client, ListSelection, Permitted
-from alcove.client.errors import PlaneLeft
+from alcove.client.client import DEDICATED, Client, ListSelection, Page, Permitted
+from alcove.client.errors import ClientError, PlaneLeft
 from alcove.client.informer import Informer
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.plane_share import PlaneShare, SharePool
-from alcove.client.resources import Resource
+from alcove.client.resources import TENANTS, Resource
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 
+log = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.05
+ARRIVAL_SECONDS = 0.5
 
 
 class _Plane(Struct):
@@ -49,6 +59,7 @@ class _MirrorSpec(Struct, frozen=True):
     tenant: TenantId
     trim: Trim
     only: PlaneId | None
+    outlives_plane: bool
 
 
 class Planes:
@@ -66,6 +77,8 @@ class Planes:
         self.awaited: set[PlaneId] = set()
         """Planes that are to join or have joined (`plane_joining`): an unreachable plane is not a deleted
         one."""
+        self._elsewhere: set[TenantId] = set()
+        """Tenants whose own plane has joined, and is listed completely."""
         self._mirrors: dict[_MirrorSpec, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
         self._tasks = BackgroundTasks()
@@ -108,18 +121,26 @@ class Planes:
             self._start(plane, joined, spec, mirror)
         return client
 
+    def begin_join(self, plane: PlaneId, transport: Transport) -> Client:
+        """The first part of `join_whole`: from now on there is a client of the plane."""
+        self._partial.add(plane)
+        return self.join(plane, transport)
+
     async def join_whole(self, plane: PlaneId, transport: Transport) -> Client:
         """As `join`, but mirrors report no changes of the plane before all of them have listed it completely.
         If cancelled, the plane stays joined."""
-        self._partial.add(plane)
         try:
-            client = self.join(plane, transport)
+            client = self.client(plane) if plane in self._partial else self.begin_join(plane, transport)
             while not self.is_synced(plane):  # noqa: ASYNC110 - mirrors come and go meanwhile
                 await asyncio.sleep(POLL_SECONDS)
         finally:
             self._partial.discard(plane)
+        # From here on without waiting.
+        self._elsewhere.add(TenantId(plane))
         for mirror in self.mirrors():
             mirror.speak(plane)
+        for mirror in self._of_all_tenants():
+            mirror.forget_tenant(TenantId(plane))
         return client
 
     def is_synced(self, plane: PlaneId) -> bool:
@@ -128,15 +149,71 @@ class Planes:
         return all(mirror.is_synced(plane) for mirror in mirrors)
 
     async def leave(self, plane: PlaneId) -> None:
-        """Report the plane's objects as deleted; returns when no request to the plane is under way."""
+        """Report the plane's objects as deleted, after those that its tenant has on the home plane, if it has moved there,
+        are reported as added. Returns when no request to the plane is under way."""
+        tenant = TenantId(plane)
+        arriving = await self._arrive(tenant) if HOME in self._planes else []
+        # From here on without waiting.
+        self._elsewhere.discard(tenant)
+        for mirror in arriving:
+            mirror.arrived(tenant)
         left = self._planes.pop(plane)
+        staying = {mirror for spec, mirror in self._mirrors.items() if spec.outlives_plane}
         for mirror, task in left.informers.items():
             task.cancel()
-            mirror.remove_plane(plane)
+            if mirror not in staying:
+                mirror.remove_plane(plane)
         if left.informers:
             await asyncio.wait(left.informers.values())
         if left.share is not None:
             left.share.leave()
+
+    async def _arrive(self, tenant: TenantId) -> list[Mirror]:
+        """Read what the tenant has on the home plane into the mirrors of all tenants. Those that ignored it do not report
+        it yet. The home plane's watches may have brought it already, or bring it later."""
+        mirrors = self._of_all_tenants()
+        for mirror in mirrors:
+            mirror.begin_arrival(tenant, is_silent=tenant in self._elsewhere)
+        for mirror in mirrors:
+            while not await self._list_arriving(tenant, mirror):  # noqa: ASYNC110 - nothing tells when to retry
+                await asyncio.sleep(ARRIVAL_SECONDS)
+        return mirrors
+
+    async def _list_arriving(self, tenant: TenantId, mirror: Mirror) -> bool:
+        listed: list[Object] = []
+        page: Page | None = None
+        try:
+            while page is None or page.continue_:
+                start = page.continue_ if page is not None else ""
+                page = await self.client(HOME).page(tenant, mirror.selection, continue_=start)
+                listed += page.items
+        except (Forbidden, NotFound):
+            mirror.arrive(
+                tenant, [], None
+            )  # The tenant was deleted, is on a foreign plane, or has no such resource.
+        except (ApiError, ClientError) as error:
+            fields = {"tenant": tenant, "resource": mirror.resource, "error": str(error)}
+            log.info("failed to list what has moved to the home plane; retrying", extra=fields)
+            return False
+        else:
+            mirror.arrive(tenant, listed, page.revision)
+        return True
+
+    def _of_all_tenants(self) -> list[Mirror]:
+        """The mirrors that have all tenants' objects of the home plane."""
+        return [
+            mirror
+            for spec, mirror in self._mirrors.items()
+            if spec.tenant == ALL and spec.only in (None, HOME) and spec.selection.resource != TENANTS
+        ]
+
+    def serving(self, tenant: TenantId) -> PlaneId:
+        """The plane that has the tenant's objects, as far as this process knows."""
+        plane = PlaneId(tenant)
+        return plane if plane in self._planes and plane not in self._partial else HOME
+
+    def tenant_client(self, tenant: TenantId) -> Client:
+        return self.client(self.serving(tenant))
 
     def client(self, plane: PlaneId) -> Client:
         """Raises PlaneLeft."""
@@ -167,13 +244,15 @@ class Planes:
         tenant: TenantId = ALL,
         trim: Trim = without_managed_fields,
         only: PlaneId | None = None,
+        outlives_plane: bool = False,
     ) -> Mirror:
         """Return the mirror for these parameters; equal requests share one, and their indexes are merged by
         name.
 
-        `only` limits the mirror to one plane, for a resource that other planes may not serve.
+        `only` limits the mirror to one plane, for a resource that other planes may not serve. If it `outlives_plane`, it
+        keeps what it has when this plane leaves, until it is dropped: the tenant may go on elsewhere.
         """
-        spec = _MirrorSpec(selection, tenant, trim, only)
+        spec = _MirrorSpec(selection, tenant, trim, only, outlives_plane)
         mirror = self._mirrors.get(spec)
         if mirror is None:
             mirror = self._mirrors[spec] = Mirror(selection, indexes, trim)
@@ -183,6 +262,12 @@ class Planes:
         for name, index in (indexes or {}).items():
             mirror.add_index(name, index)
         return mirror
+
+    def whole_mirror(self, resource: Resource) -> Mirror | None:
+        """The mirror of all tenants' whole objects of a resource; None if nobody has asked for one."""
+        return self._mirrors.get(
+            _MirrorSpec(ListSelection(resource), ALL, without_managed_fields, None, False)
+        )
 
     def drop(self, mirror: Mirror) -> None:
         """Stop a mirror that is no longer used; its objects are reported as deleted.
@@ -207,7 +292,8 @@ class Planes:
     def _start(self, plane: PlaneId, joined: _Plane, spec: _MirrorSpec, mirror: Mirror) -> None:
         if spec.only not in (None, plane):
             return
-        plane_mirror = mirror.add_plane(plane, plane in self._partial, joined.share)
+        elsewhere = self._elsewhere if spec.tenant == ALL and mirror.selection.resource != TENANTS else ()
+        plane_mirror = mirror.add_plane(plane, plane in self._partial, joined.share, elsewhere)
         informer = Informer(joined.client, mirror, plane_mirror, spec.tenant, joined.share)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.fatal(name, informer.run())

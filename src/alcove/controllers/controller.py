@@ -32,6 +32,7 @@ or resourceVersion (`update`), so that the server rejects a write that is based 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import ClassVar
 
@@ -74,6 +75,10 @@ class ServerRefusal(Exception):
     loop retries with backoff and reports nothing more."""
 
 
+ConnectPlane = Callable[[str, str], AbstractAsyncContextManager[Client]]
+"""By its URL and its certificate authority, in PEM. The client writes under this process' fence. Raises ApiError and ClientError."""
+
+
 class ControllerOptions(Struct, frozen=True, kw_only=True):
     """Command line options of the controllers, and the available network types."""
 
@@ -81,6 +86,8 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     providers: Providers = PROVIDERS
     plane_certificates: PlaneCertificates | None = None
     """What dedicated planes are made with; None to run none."""
+    connect_plane: ConnectPlane | None = None
+    """Connects to a dedicated API server that has not joined, to move its tenant; None to move none."""
     usage_retention_days: int = 32
     """How long records of what tenants have used are kept."""
     run_backup: RunBackup | None = None

@@ -1,6 +1,7 @@
 """The metadata of all objects of all kinds of all tenants, for content deletion and garbage collection.
 
-Only the fields that these need are cached: uid, owners, finalizers, deletion timestamp. Built-in kinds come
+Of kinds whose whole objects a controller mirrors, that mirror is read. Of all others only the fields are cached that are
+needed: uid, owners, finalizers, deletion timestamp. Built-in kinds come
 from the home plane's discovery; a custom kind is mirrored on a plane as long as any tenant there has its
 CRD. CRDs are cached without their schemas, because a thousand tenants may have the same one.
 """
@@ -123,7 +124,8 @@ class MetadataCache:
         )
 
     async def start(self) -> None:
-        """Discovers the kinds and starts mirroring them. The home plane must have joined."""
+        """Discovers the kinds and starts mirroring them. The home plane must have joined, its CRDs be synced, and
+        all controllers have asked for their mirrors."""
         client = self._planes.client(HOME)
         aggregated = {
             (each["spec"].get("group"), each["spec"]["version"])
@@ -146,8 +148,10 @@ class MetadataCache:
         )
 
     def _mirror(self, resource: Resource, only: PlaneId | None) -> Mirror:
-        selection = ListSelection(resource, metadata_only=True)
-        mirror = self._planes.mirror(selection, trim=trim_metadata, only=only)
+        mirror = self._planes.whole_mirror(resource) if only is None else None
+        if mirror is None:
+            selection = ListSelection(resource, metadata_only=True)
+            mirror = self._planes.mirror(selection, trim=trim_metadata, only=only)
         # Subscribed first: the counts are up to date when listeners are called.
         mirror.subscribe(partial(self._counts.note, resource))
         for listener in self._listeners:

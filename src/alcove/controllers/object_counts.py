@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.client import one_or_many
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey, PlaneId, TenantKey
 from alcove.client.resources import Resource
@@ -27,7 +28,8 @@ class ObjectCounts:
     def __init__(self) -> None:
         self._counts: dict[TenantKey, dict[str, Counter[Resource]]] = {}
         """Counts by namespace; cluster-scoped objects are under ""."""
-        self._dependents: dict[tuple[PlaneId, TenantId, str], dict[TenantObject, None]] = {}
+        self._dependents: dict[tuple[PlaneId, TenantId, str], TenantObject | dict[TenantObject, None]] = {}
+        """See `one_or_many`."""
 
     def note(self, resource: Resource, change: ObjectChange) -> None:
         key = change.key
@@ -52,7 +54,7 @@ class ObjectCounts:
         return list(dict.fromkeys(resource for counts in by_namespace.values() for resource in counts))
 
     def dependents(self, tenant_key: TenantKey, uid: str) -> list[TenantObject]:
-        return list(self._dependents.get((tenant_key.plane, tenant_key.tenant, uid), ()))
+        return list(one_or_many.each(self._dependents.get((tenant_key.plane, tenant_key.tenant, uid))))
 
     def _count(self, resource: Resource, key: ObjectKey) -> None:
         namespaces = self._counts.setdefault(key.tenant_key, {})
@@ -75,14 +77,17 @@ class ObjectCounts:
     def _add_dependent(self, resource: Resource, key: ObjectKey, uids: Iterable[str]) -> None:
         for uid in uids:
             dependent = TenantObject(resource, key.namespace, key.name)
-            self._dependents.setdefault((key.plane, key.tenant, uid), {})[dependent] = None
+            owner = (key.plane, key.tenant, uid)
+            self._dependents[owner] = one_or_many.added(self._dependents.get(owner), dependent)
 
     def _remove_dependent(self, resource: Resource, key: ObjectKey, uids: Iterable[str]) -> None:
         for uid in uids:
             owner = (key.plane, key.tenant, uid)
-            dependents = self._dependents[owner]
-            del dependents[TenantObject(resource, key.namespace, key.name)]
-            if not dependents:
+            dependent = TenantObject(resource, key.namespace, key.name)
+            dependents = one_or_many.removed(self._dependents[owner], dependent)
+            if dependents is not None:
+                self._dependents[owner] = dependents
+            else:
                 del self._dependents[owner]
 
 

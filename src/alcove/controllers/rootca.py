@@ -1,16 +1,18 @@
 """Publishes the config map `kube-root-ca.crt`, with which pods verify the API server, in every namespace
-that is not terminating."""
+that is not terminating. It has the authority of the API server that serves the tenant, and of the one that the tenant may move to
+or has come from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from alcove.api.errors import AlreadyExists
-from alcove.api.objects import Object
+from alcove.api.objects import Object, get
 from alcove.client.changes import ObjectChange
-from alcove.client.keys import ObjectKey
-from alcove.client.resources import CONFIG_MAPS, NAMESPACES
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import CONFIG_MAPS, NAMESPACES, TENANTS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.tenants.controller import tenant_key
 
 NAME = "kube-root-ca.crt"
 _ANNOTATIONS = {
@@ -27,6 +29,7 @@ class RootCaController(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._namespaces = self.mirror(NAMESPACES)
+        self._tenants = self.mirror(TENANTS)
         self._maps = self.mirror(CONFIG_MAPS, fields=f"metadata.name={NAME}")
         self.on(self._namespaces)
         self.on(self._maps, _namespace_of)
@@ -35,8 +38,8 @@ class RootCaController(Controller):
         namespace = self._namespaces.get(key)
         if namespace is None or "deletionTimestamp" in namespace["metadata"]:
             return DONE
-        authority = self.context.authorities.get(key.plane)
-        if authority is None:
+        authority = self._authorities(key)
+        if not authority:
             return DONE
         existing = self._maps.get(key.of(NAME, key.name))
         if existing is None:
@@ -46,6 +49,15 @@ class RootCaController(Controller):
             existing.pop("binaryData", None)
             await self.client(key).update(key.tenant, CONFIG_MAPS, existing)
         return DONE
+
+    def _authorities(self, key: ObjectKey) -> str:
+        """Empty if that of the serving API server is not known."""
+        known = self.context.authorities
+        if key.plane != HOME:
+            return known[key.plane] + known.get(HOME, "") if key.plane in known else ""
+        tenant = self._tenants.get(tenant_key(key.tenant)) or {}
+        further = str(get(tenant, "status", "controlPlane", "certificateAuthority", default=""))
+        return known.get(HOME, "") + further
 
     async def _create(self, key: ObjectKey, authority: str) -> None:
         desired: Object = {

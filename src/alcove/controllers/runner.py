@@ -45,9 +45,6 @@ async def work(
         planes.join(HOME, home)
         recorder = EventRecorder(planes.client, runner.clock)
         metadata_cache = MetadataCache(planes)
-        # CRDs must be synced first: custom kinds are mirrored per plane, built-in kinds for all planes.
-        await planes.synced()
-        await metadata_cache.start()
         context = ControllerContext(
             planes=planes,
             metadata_cache=metadata_cache,
@@ -58,6 +55,9 @@ async def work(
             metrics=runner.metrics,
         )
         controllers = [controller(context) for controller in runner.controllers]
+        # CRDs must be synced first: custom kinds are mirrored per plane, built-in kinds for all planes.
+        await metadata_cache.crds.synced()
+        await metadata_cache.start()
         # No loop runs before all mirrors are synced: a missing object would look like a deleted one.
         await planes.synced()
         if follow is not None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from alcove.api.errors import ApiError, Forbidden, NotFound
 
 
-def is_terminating(error: Forbidden) -> bool:
+def is_terminating(error: Exception | None) -> bool:
     """Whether the namespace or tenant is terminating, so that nothing can be created in it any more."""
+    if not isinstance(error, Forbidden):
+        return False
     causes = error.details.causes if error.details else ()
     return any(cause.reason in ("NamespaceTerminating", "TenantTerminating") for cause in causes)
 

@@ -107,10 +107,11 @@ class Scheduler:
 
     def remove_plane(self, name: PlaneId) -> None:
         """Removes the plane with its pods. Its escrow is counted until it is deleted."""
-        self._planes.pop(name, None)
+        tenant = self._planes.pop(name, None)
         self.cache.notes.forget_plane(name)
-        for pods in list(self.tracker.pods.values()):
-            for pod in [each for each in pods.values() if each.plane == name]:
+        # Only a plane that serves all tenants can have pods of more than one.
+        for each in [tenant] if tenant is not None else list(self.tracker.pods):
+            for pod in [pod for pod in self.tracker.pods.get(each, {}).values() if pod.plane == name]:
                 self._observer.forget(pod)
         self._resume(name)
 
@@ -322,12 +323,12 @@ class Scheduler:
 
     def _outranked(self, pod: SchedulerPod) -> list[tuple[SchedulerPod, str]]:
         """Nominated pods of lower priority that this pod may preempt, with their nodes."""
-        may_evict = self._observer.preemption.may_evict
+        nominated = self.cache.nominated_of
         return [
-            (other, node)
-            for node, others in self.cache.nominated.items()
-            for other in others
-            if other.priority < pod.priority and may_evict(pod, other)
+            (other, other.nominated)
+            for tenant in self._observer.preemption.victim_scope(pod)
+            for other in nominated.get(tenant, ())
+            if other.priority < pod.priority
         ]
 
     def _choose(self, pod: SchedulerPod, nominated: str) -> int:

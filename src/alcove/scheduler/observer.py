@@ -131,13 +131,13 @@ class Observer:
         self._victims[tenant] = guaranteed_minimums.read_victims(desired)
         if event.is_gone:
             self._deleted_tenants.add(tenant)
+            self._forget_if_deleted(tenant)
         else:
             self._deleted_tenants.discard(tenant)
-        self._forget_deleted_tenants()
 
-    def _forget_deleted_tenants(self) -> None:
-        """Forgets deleted tenants whose last pod is deleted too."""
-        for tenant in [each for each in self._deleted_tenants if not self._tracker.pods.get(each)]:
+    def _forget_if_deleted(self, tenant: TenantId) -> None:
+        """Forgets a deleted tenant whose last pod is deleted too."""
+        if tenant in self._deleted_tenants and not self._tracker.pods.get(tenant):
             self._deleted_tenants.remove(tenant)
             self._victims.pop(tenant, None)
             self._budgets.pop(tenant, None)
@@ -299,8 +299,7 @@ class Observer:
         self.let_go(pod)
         del self._tracker.pods[pod.tenant][pod.uid]
         self._tracker.release(pod)
-        if self._deleted_tenants:
-            self._forget_deleted_tenants()
+        self._forget_if_deleted(pod.tenant)
 
     def let_go(self, pod: SchedulerPod) -> None:
         """Releases what the pod holds, and requeues pods that may fit now."""

@@ -105,9 +105,9 @@ class Preemption:
 
     def may_evict(self, pod: SchedulerPod, victim: SchedulerPod) -> bool:
         """Whether the pod may evict the victim's tenant's pods, given a higher priority."""
-        return victim.tenant in self._victim_scope(pod)
+        return victim.tenant in self.victim_scope(pod)
 
-    def _victim_scope(self, pod: SchedulerPod) -> dict[TenantId, None]:
+    def victim_scope(self, pod: SchedulerPod) -> dict[TenantId, None]:
         """Tenants whose pods it may evict: its own, and those that ring0's policy names."""
         return dict.fromkeys((pod.tenant, *self._victim_tenants(pod.tenant)))
 
@@ -138,7 +138,7 @@ class Preemption:
         reasons_count: Counter[str],
     ) -> tuple[list[PreemptionCandidate], bool]:
         """The first candidates, and whether nodes were skipped because of TRIALS_MAX."""
-        budgets = [each for tenant in self._victim_scope(pod) for each in self._budgets(tenant)]
+        budgets = [each for tenant in self.victim_scope(pod) for each in self._budgets(tenant)]
         is_simple = only_resources_matter(self._cache, self._evaluator, pod)
         trials_left = TRIALS_MAX
         found: list[PreemptionCandidate] = []
@@ -185,7 +185,7 @@ class Preemption:
         """Potential victims: for each tenant and lower priority, node → pods."""
         return [
             nodes
-            for tenant in self._victim_scope(pod)
+            for tenant in self.victim_scope(pod)
             for priority, nodes in self._placed.get(tenant, {}).items()
             if priority < pod.priority
         ]

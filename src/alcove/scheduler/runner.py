@@ -21,7 +21,7 @@ from msgspec import Struct
 from alcove.api.errors import ApiError
 from alcove.api.escrow import NAMESPACE
 from alcove.api.ids import ALL, SYSTEM, TenantId
-from alcove.api.objects import get
+from alcove.api.kinds.core.control_planes import has_own_plane
 from alcove.client.changes import ChangeType, ObjectChange, Trim, without_managed_fields
 from alcove.client.client import ListSelection
 from alcove.client.errors import ClientError
@@ -166,13 +166,23 @@ class SchedulerRunner:
         self._awake.set()
 
     def _is_over(self, plane: PlaneId) -> bool:
-        """Whether the plane no longer exists: its tenant was deleted or is no longer dedicated."""
+        """Whether the plane no longer exists: its tenant was deleted, or is served by the home plane."""
         tenant = self._mirrors[ObjectKind.TENANT].get(ObjectKey(HOME, SYSTEM, "", plane)) or {}
-        return plane not in self.ids() and get(tenant, "spec", "controlPlane", "mode") != "Dedicated"
+        return plane not in self.ids() and not (tenant and has_own_plane(tenant))
+
+    def _has_moved(self, kind: ObjectKind, change: ObjectChange) -> bool:
+        """Whether the object was deleted only where its tenant was served before. Pods are told of it: they have a plane."""
+        serving = self._planes.serving(change.key.tenant)
+        if kind is ObjectKind.POD or change.key.plane == serving or kind not in self._mirrors:
+            return False
+        moved = ObjectKey(serving, change.key.tenant, change.key.namespace, change.key.name)
+        return moved in self._mirrors[kind]
 
     def _on_change(self, kind: ObjectKind) -> Callable[[ObjectChange], None]:
         def on_change(change: ObjectChange) -> None:
             key, obj = change.key, change.obj
+            if change.kind is ChangeType.DELETED and self._has_moved(kind, change):
+                return
             if kind is ObjectKind.POD and change.kind is ChangeType.UPDATED and _is_another(change):
                 assert change.old is not None
                 self._core.observe(SchedulerEvent(key.plane, key.tenant, kind, change.old, True))

@@ -29,6 +29,8 @@ class SchedulerCache:
         """Node name → pods with resources there, whether the node exists or not."""
         self.nominated: dict[str, dict[SchedulerPod, None]] = {}
         """Node name → pods nominated for it."""
+        self.nominated_of: dict[TenantId, dict[SchedulerPod, None]] = {}
+        """Tenant → its nominated pods."""
         self.affinity_indexes: dict[TenantId, AffinityIndex] = {}
         self.storages: dict[TenantId, TenantStorage] = {}
         self.handlers: dict[TenantId, dict[str, str]] = {}
@@ -137,6 +139,7 @@ class SchedulerCache:
         """Reserves the pod's requests on the node."""
         pod.nominated = node
         self.nominated.setdefault(node, {})[pod] = None
+        self.nominated_of.setdefault(pod.tenant, {})[pod] = None
         slot = self.nodes.slot(node)
         if slot is not None:
             self._count_nominated(pod, slot, 1)
@@ -148,6 +151,10 @@ class SchedulerCache:
         del pods[pod]
         if not pods:
             del self.nominated[pod.nominated]
+        of_tenant = self.nominated_of[pod.tenant]
+        del of_tenant[pod]
+        if not of_tenant:
+            del self.nominated_of[pod.tenant]
         slot = self.nodes.slot(pod.nominated)
         if slot is not None:
             self._count_nominated(pod, slot, -1)

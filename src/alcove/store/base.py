@@ -25,6 +25,8 @@ ABSENT = Revision(0)
 
 OPS_MAX = 100
 """Operations of one transaction. etcd's default limit is 128, including those that the store adds."""
+GUARDS_MAX = 8
+"""Further operations that stores add to those of a transaction (`closures`)."""
 
 
 class StoreError(Exception):
@@ -85,7 +87,8 @@ class WriteOp(Struct, frozen=True):
 
     Deleting an absent key without `expected` is allowed and creates no event. With `body` None and `last`
     given, the event carries `last` as the object's final state. An operation that `keeps` changes nothing: it
-    only requires that the key is at revision `expected`.
+    only requires that the key is at revision `expected`. The transaction's revision is greater than `after`, so
+    that revisions go on where those of another store have ended; etcd counts by itself, and ignores it.
     """
 
     key: Key
@@ -93,6 +96,7 @@ class WriteOp(Struct, frozen=True):
     expected: Revision | None = None
     last: bytes | None = None
     keeps: bool = False
+    after: Revision = Revision(0)
 
 
 class StoreChangeType(Enum):
@@ -200,7 +204,7 @@ def check_transaction(ops: Sequence[WriteOp]) -> None:
     count = len(ops)
     if count == 1:
         return
-    if not 0 < count <= OPS_MAX:
+    if not 0 < count <= OPS_MAX + GUARDS_MAX or sum(not op.keeps for op in ops) > OPS_MAX:
         raise ValueError(f"a transaction has 1 to {OPS_MAX} operations, not {count}")
     if len({op.key for op in ops}) != count:
         raise ValueError("the keys of a transaction must be distinct")

@@ -26,6 +26,7 @@ from alcove.store.base import (
     StoreSnapshot,
     WriteOp,
 )
+from alcove.store.closures import TenantClosed
 from alcove.store.encryption import MARK, Encryption, UnreadableBody
 
 log = logging.getLogger(__name__)
@@ -99,8 +100,16 @@ class EncryptedStore:
         """A snapshot of everything leaves out what cannot be read, and notes it for the feed that follows it.
         A narrower one raises Compacted: that history cannot be served any more."""
         stored = await self.inner.snapshot(at, resource=resource, tenant=tenant, namespace=namespace)
+        providers = self._encryption.providers
         records = []
         for record in stored.records:
+            if (
+                providers(record.key.resource).is_plain
+                and not record.body.startswith(MARK)
+                and not self.stale
+            ):
+                records.append(record)  # As nearly all are: they are as they have to be.
+                continue
             try:
                 body = self._opened(record.key, record.body)
             except UnreadableBody as error:
@@ -180,8 +189,9 @@ class EncryptedStore:
                     body = providers.open(record.key, record.body)
                     await self.write([WriteOp(record.key, body, record.revision)])
                     rewritten += 1
-                except (UnreadableBody, RevisionMismatch):
-                    # The first is reported elsewhere; after the second, it has been written in the new form.
+                except (UnreadableBody, RevisionMismatch, TenantClosed):
+                    # The first is reported elsewhere; after the second, it has been written in the new form; the third
+                    # moves away.
                     continue
         if rewritten:
             log.info("stored objects were encrypted again", extra={"objects": rewritten})
@@ -192,7 +202,7 @@ class EncryptedStore:
             return op
         body = None if op.body is None else providers.seal(op.key, op.body)
         last = None if op.last is None else providers.seal(op.key, op.last)
-        return WriteOp(op.key, body, op.expected, last)
+        return WriteOp(op.key, body, op.expected, last, after=op.after)
 
     def _opened(self, key: Key, stored: bytes) -> bytes:
         """Raises UnreadableBody."""

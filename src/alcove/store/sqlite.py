@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from alcove.api.ids import GroupResource, Revision, TenantId
-from alcove.store.base import RevisionInFuture, StoreSnapshot, WriteOp
+from alcove.store.base import Compacted, RevisionInFuture, StoreSnapshot, WriteOp
 from alcove.store.feed import Feeds, LogFeed, Published
 from alcove.store.sqlite_channel import WorkerProcess
 from alcove.store.sqlite_commits import Commits, Observe
+from alcove.store.sqlite_plan import Heads
 from alcove.store.sqlite_reads import SqliteReads
 
 LOCK_SECONDS_MAX = 5.0
@@ -28,7 +29,9 @@ class SqliteStore:
 
     def __init__(self, process: WorkerProcess, revision: Revision, compacted: Revision) -> None:
         self._process = process
-        self._reads = SqliteReads(process.reads.call)
+        self._reads = SqliteReads(process.reads.call, self._offer_heads)
+        self._offered: tuple[Heads, Revision] | None = None
+        """Heads that a snapshot has read, for the first commit, and their revision."""
         self._feeds = Feeds(asyncio.get_running_loop(), self._reads.history, revision, compacted)
         self._commits: Commits
         self._closed: asyncio.Task[None] | None = None
@@ -51,13 +54,33 @@ class SqliteStore:
             opening = process.writes.call("open", str(path), bytes_max, lock_seconds_max)
             revision, compacted = await opening
             store = cls(process, revision, compacted)
-            heads = await store._reads.heads(revision)
             loop = asyncio.get_running_loop()
-            store._commits = Commits(loop, process.writes, heads, store._feeds, observe)
+            store._commits = Commits(loop, process.writes, store._read_heads, store._feeds, observe)
             return store
         except BaseException:
             await process.stop()
             raise
+
+    def prepare(self) -> None:
+        """Read what the first write needs, so that it does not have to wait for that."""
+        self._commits.prepare()
+
+    def _offer_heads(self, heads: Heads, revision: Revision) -> None:
+        """A cache reads everything at the start: it is not read a second time for the first commit."""
+        if not self._commits.is_prepared:
+            self._offered = heads, revision
+            self._commits.prepare()
+
+    async def _read_heads(self) -> Heads:
+        offered, self._offered = self._offered, None
+        if offered is not None:
+            heads, revision = offered
+            try:
+                await self._reads.update(heads, revision, self._feeds.revision)
+                return heads
+            except Compacted:
+                pass  # The history since then is gone.
+        return await self._reads.heads(self._feeds.revision)
 
     @property
     def worker_pid(self) -> int:

@@ -6,10 +6,11 @@ At most one commit is in progress, and the next plan is made only after it has f
 durable data. Chores (compaction) alternate with commits.
 """
 
+import asyncio
 import sqlite3
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop, Future, Task
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -37,6 +38,9 @@ until it is opened again."""
 Observe = Callable[[float, int], None]
 """Called with the duration in seconds and the number of transactions of each commit."""
 
+ReadHeads = Callable[[], Awaitable[Heads]]
+"""Reads the newest row of every key. No commit is made meanwhile."""
+
 
 class _Write(NamedTuple):
     ops: Sequence[WriteOp]
@@ -52,11 +56,15 @@ class Commits:
     """Queues all writes and chores for the worker's writing thread."""
 
     def __init__(
-        self, loop: AbstractEventLoop, channel: Channel, heads: Heads, feeds: Feeds, observe: Observe
+        self, loop: AbstractEventLoop, channel: Channel, read_heads: ReadHeads, feeds: Feeds, observe: Observe
     ) -> None:
+        """`read_heads` is called once, before the first commit."""
         self._loop = loop
         self._channel = channel
-        self._heads = heads
+        self._read_heads = read_heads
+        self._heads: Heads | None = None
+        """None until they are read."""
+        self._reading_heads: Task[None] | None = None
         self._feeds = feeds
         self._observe = observe
         self._queued: deque[_Write] = deque()
@@ -92,9 +100,29 @@ class Commits:
         self._schedule()
         return await chore.result
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the heads are or are being read."""
+        return self._reading_heads is not None
+
+    def prepare(self) -> None:
+        """Read the heads, unless they are or are being read: the first commit needs them."""
+        if self._reading_heads is None:
+            self._reading_heads = self._loop.create_task(self._prepare())
+
+    async def _prepare(self) -> None:
+        try:
+            self._heads = await self._read_heads()
+        except Exception as error:  # Whatever it is, no write may wait for ever.
+            self._refuse_all(f"the store cannot be read: {error}")
+        self._schedule()
+
     async def close(self, message: str) -> None:
         """Reject pending writes; return when the current commit is done."""
         self._refuse_all(message)
+        if self._reading_heads is not None and not self._reading_heads.done():
+            self._reading_heads.cancel()
+            await asyncio.wait([self._reading_heads])
         if self._busy:
             self._idle = self._loop.create_future()
             await self._idle
@@ -115,9 +143,11 @@ class Commits:
             self._busy = True
             chore = self._chores.popleft()
             self._channel.submit(partial(self._chore_done, chore), *chore.request)
-        elif self._queued:
+        elif self._queued and self._heads is not None:
             self._chore_next = True
-            self._commit(self._take())
+            self._commit(self._take(), self._heads)
+        elif self._queued:
+            self.prepare()
 
     def _take(self) -> list[_Write]:
         """The queued writes that share the next commit."""
@@ -134,8 +164,8 @@ class Commits:
                 bytes_remaining -= len(op.body or b"")
         return batch
 
-    def _commit(self, writes: Sequence[_Write]) -> None:
-        planned = plan([write.ops for write in writes], self._heads, self._feeds.revision)
+    def _commit(self, writes: Sequence[_Write], heads: Heads) -> None:
+        planned = plan([write.ops for write in writes], heads, self._feeds.revision)
         if not planned.events:
             self._settle(writes, planned)
             self._schedule()
@@ -160,6 +190,7 @@ class Commits:
             self._next()
             self._settle(writes, planned)
         else:
+            assert self._heads is not None
             planned.undo(self._heads)
             self._undone(writes, error)
             self._next()

@@ -153,7 +153,11 @@ class SqliteFile:
         compacted = self.compacted()
         if self._swept >= compacted:
             return False
-        end = min(self._swept + SWEPT_REVISIONS_PER_COMMIT, compacted)
+        # Revisions may be skipped (`WriteOp.after`).
+        query = "SELECT min(id) FROM log WHERE id >= ? AND id < ?"
+        row = self._connection.execute(query, (first_id(self._swept + 1), first_id(compacted + 1))).fetchone()
+        first = compacted if row[0] is None else revision_of(row[0])
+        end = min(max(self._swept, first - 1) + SWEPT_REVISIONS_PER_COMMIT, compacted)
         span = {"first": first_id(self._swept + 1), "end": first_id(end + 1), "deleted": DELETED}
         self._connection.execute(_SWEEP, span)
         if end == compacted:
@@ -199,17 +203,19 @@ def newest(
         return _page(connection.execute(query, values))
 
 
-def history(connection: sqlite3.Connection, after: int, upto: int) -> list[Row]:
-    """The first rows of the revisions in (after, upto], as whole transactions. Raises CompactedError."""
-    query = f"SELECT {_ROW} FROM log WHERE id >= ? AND id < ? ORDER BY id"
+def history(connection: sqlite3.Connection, after: int, upto: int, bodies: bool) -> list[Row]:
+    """The first rows of the revisions in (after, upto], as whole transactions. Without `bodies`, bodies are empty.
+    Raises CompactedError."""
+    row = _ROW if bodies else _ROW.replace("body", "x''")
+    query = f"SELECT {row} FROM log WHERE id >= ? AND id < ? ORDER BY id"
     with _reading(connection, after):
         cursor = connection.execute(query, (first_id(after + 1), first_id(upto + 1)))
         page = _page(cursor)
         # The page may end inside a transaction: take the rest of it.
-        for row in cursor:
-            if revision_of(row[0]) != revision_of(page[-1][0]):
+        for found in cursor:
+            if revision_of(found[0]) != revision_of(page[-1][0]):
                 break
-            page.append(row)
+            page.append(found)
         cursor.close()
         return page
 

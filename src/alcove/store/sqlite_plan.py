@@ -62,7 +62,7 @@ def _mismatch(ops: Sequence[WriteOp], heads: Heads) -> RevisionMismatch | None:
 
 
 def _append(commit: CommitPlan, ops: Sequence[WriteOp], heads: Heads) -> None:
-    revision = Revision(commit.revision + 1)
+    revision = Revision(max(commit.revision, *(op.after for op in ops)) + 1)
     row_id = revision << POSITION_BITS
     for op in ops:
         if op.keeps:
@@ -94,7 +94,7 @@ def _last_body(commit: CommitPlan, row_id: int) -> bytes:
 
 
 def _move(heads: Heads, key: Key, row_id: int) -> None:
+    # Removed first: the cache keeps the new key, and an equal one kept here would take memory for every object.
+    heads.pop(key, None)
     if row_id:
         heads[key] = row_id
-    else:
-        heads.pop(key, None)

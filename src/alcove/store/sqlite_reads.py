@@ -28,9 +28,15 @@ Read = Callable[..., "Future[Any]"]
 rows."""
 
 
+NewHeads = Callable[[Heads, Revision], None]
+"""Called with the heads at a revision."""
+
+
 class SqliteReads:
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, new_heads: NewHeads | None = None) -> None:
+        """`new_heads` is called with the heads of each snapshot of everything."""
         self._read = read
+        self._new_heads = new_heads
 
     async def snapshot(
         self,
@@ -51,20 +57,38 @@ class SqliteReads:
                 raise RevisionInFuture(present)
             try:
                 rows = self._newest(revision, narrow, bodies=True)
-                return StoreSnapshot(
-                    revision, [StoreRecord(_key(row), _revision(row), row[-1]) async for row in rows]
-                )
+                if narrow or self._new_heads is None:
+                    return StoreSnapshot(revision, [_record(row) async for row in rows])
+                heads: Heads = {}
+                records = []
+                async for row in rows:
+                    record = _record(row)
+                    heads[record.key] = row[0]
+                    records.append(record)
+                self._new_heads(heads, revision)
+                return StoreSnapshot(revision, records)
             except Compacted:
                 # The revision was compacted while its pages were read: read the newest one again.
                 if at is not None:
                     raise
 
     async def history(self, after: Revision, upto: Revision) -> Sequence[StoreEvent]:
-        rows: list[Row] = await self._read("history", after, upto)
+        rows: list[Row] = await self._read("history", after, upto, True)
         return [StoreEvent(StoreChangeType(row[1]), _key(row), _revision(row), row[-1]) for row in rows]
 
     async def heads(self, at: Revision) -> Heads:
         return {_key(row): row[0] async for row in self._newest(at, {}, bodies=False)}
+
+    async def update(self, heads: Heads, after: Revision, upto: Revision) -> None:
+        """Makes heads at revision `after` those at `upto`."""
+        while after < upto:
+            rows: list[Row] = await self._read("history", after, upto, False)
+            for row in rows:
+                key = _key(row)
+                heads.pop(key, None)
+                if row[1] != DELETED:
+                    heads[key] = row[0]
+            after = _revision(rows[-1]) if rows else upto
 
     async def _newest(self, at: Revision, narrow: dict[str, str], *, bodies: bool) -> AsyncIterator[Row]:
         """The newest rows of the objects that existed at `at`. Pages need no common transaction: past rows do
@@ -94,6 +118,10 @@ def _key(row: Row) -> Key:
 def _shared_name(name: str) -> str:
     """One string for the names that objects of many tenants have. Not interned: most names are used once."""
     return name
+
+
+def _record(row: Row) -> StoreRecord:
+    return StoreRecord(_key(row), _revision(row), row[-1])
 
 
 def _revision(row: Row) -> Revision:

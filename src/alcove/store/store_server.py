@@ -31,6 +31,8 @@ class StoreServer:
         self._trouble: str | None = None
         shared.newest = store.known_revision()
         store.on_publish(self._publish)
+        # Workers read for their caches, which brings this process nothing.
+        store.prepare()
 
     def serve(self, channel: WorkerChannel) -> None:
         """Answers the calls of one worker's `RemoteStore`, until the channel is closed."""
@@ -80,7 +82,7 @@ class StoreServer:
 def packed_op(op: WriteOp) -> tuple[Any, ...]:
     key = op.key
     place = (resource_text(key.resource), key.tenant, key.namespace, key.name)
-    return (place, op.body, op.expected, op.last, op.keeps)
+    return (place, op.body, op.expected, op.last, op.keeps, op.after)
 
 
 def _write_op(place: tuple[str, str, str, str], *rest: Any) -> WriteOp:

@@ -13,6 +13,7 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.processes.plane_certificates import plane_certificates
+from alcove.testing.claims import free_port
 from alcove.testing.cluster import RealCluster, condition
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -24,7 +25,13 @@ class DedicatedServer(LocalServer):
     """`alcove apiserver --tenant T`, which trusts the ring0 of `home`."""
 
     def __init__(
-        self, directory: Path, home: LocalServer, tenant: str, own_keys: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        home: LocalServer,
+        tenant: str,
+        own_keys: Mapping[str, str] | None = None,
+        *options: str,
+        port: int = 0,
     ) -> None:
         """`own_keys` are those that controllers have made for the plane; None for new ones."""
         keys = directory / "keys"
@@ -37,7 +44,7 @@ class DedicatedServer(LocalServer):
             (keys / name).write_text(text)
         self.authority = CertificateAuthority.open(keys, time.time())
         self._tenant = tenant
-        super().__init__(directory / "data", "--tenant", tenant, "--keys", str(keys))
+        super().__init__(directory / "data", "--tenant", tenant, "--keys", str(keys), *options, port=port)
 
     def admin(self) -> Caller:
         """The tenant's administrator; pods need the account that controllers would make."""
@@ -48,6 +55,41 @@ class DedicatedServer(LocalServer):
     def url(self) -> str:
         host, port = self.address
         return f"https://{host}:{port}"
+
+
+class HollowPlanes:
+    """Runs the API servers that a cluster with hollow nodes only reports as running."""
+
+    def __init__(self, home: LocalServer, directory: Path) -> None:
+        self._home = home
+        self._directory = directory
+        self._count = 0
+
+    def start(self, tenant: str) -> DedicatedServer:
+        """Starts the API server that ring0's StatefulSet describes, on an empty store."""
+        system = self._home.system
+        path = f"/apis/apps/v1/namespaces/kube-system/statefulsets/plane-{tenant}"
+        wait_until(lambda: system.get(path).status == 200, READY_SECONDS_MAX)
+        # Not the one that ring0 has chosen: it is free on a node, and here other tests have it too.
+        port, at = free_port(), "/spec/template/spec/containers/0/ports/0"
+        change = [
+            {"op": "replace", "path": f"{at}/{each}", "value": port} for each in ("containerPort", "hostPort")
+        ]
+        assert system.patch(path, change, "json-patch+json").status == 200
+        [container] = system.get(path).json["spec"]["template"]["spec"]["containers"]
+        encoded = system.get(f"{RING0}/secrets/plane-{tenant}").json["data"]
+        keys = {name: base64.b64decode(text).decode() for name, text in encoded.items()}
+        self._count += 1
+        server = DedicatedServer(
+            self._directory / f"plane-{tenant}-{self._count}",
+            self._home,
+            tenant,
+            keys,
+            *(each for each in container["args"] if each == "--closed"),
+            port=port,
+        )
+        server.start()
+        return server
 
 
 class DedicatedTenants:

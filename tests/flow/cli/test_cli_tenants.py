@@ -38,6 +38,7 @@ def test_waiting_for_a_tenant_means_that_its_network_is_ready(alcove: Alcove) ->
     assert rows[0][:2] == ["TENANT", "NAME"] and ["connected", "default"] in [row[:2] for row in rows]
     shown = alcove("network", "show", "connected").stdout
     assert "Services:" in shown and "kube-dns-default" in shown
+    assert "Connections: 0" in shown and "BACKENDS" in shown
 
 
 def test_the_kubeconfig_of_a_tenant_is_its_administrators(alcove: Alcove, tmp_path: Path) -> None:
@@ -46,6 +47,8 @@ def test_the_kubeconfig_of_a_tenant_is_its_administrators(alcove: Alcove, tmp_pa
     assert alcove("tenant", "kubeconfig", "globex", "-o", str(path)).exit_code == 0
     assert path.stat().st_mode & 0o077 == 0
     assert "default" in Caller(path).kubectl("get", "namespaces")
+    own = alcove("network", "show", "globex", "--interval", "0.1", "--kubeconfig", str(path))
+    assert own.exit_code == 0 and "Connections: 0" in own.stdout, own.output
     result = yaml.safe_load(alcove("tenant", "kubeconfig", "globex").stdout)
     assert result["current-context"] == "admin@globex"
 

@@ -1,17 +1,9 @@
-"""Durations, destinations and following of flows."""
-
-from collections.abc import Iterator
-from itertools import islice
+"""Durations and destinations of flows."""
 
 import pytest
 
-from alcove.api.objects import Object
 from alcove.cli.errors import CliError
-from alcove.cli.flows import FlowQuery, follow_flows, seconds_of
-
-
-def flow(name: str, start: str = "a", verdict: str = "forwarded", packets: int = 1) -> Object:
-    return {"metadata": {"name": name}, "start": start, "verdict": verdict, "packetsSent": packets}
+from alcove.cli.flows import FlowQuery, seconds_of
 
 
 def test_durations_are_as_people_write_them() -> None:
@@ -41,21 +33,3 @@ def test_to_names_a_pod_a_service_an_address_or_a_port(to: str, is_shown: bool) 
     service = {"address": "172.20.0.1", "port": 80, "namespace": "db", "name": "sql"}
     query = FlowQuery("", "", to, "", 0, 10)
     assert query.is_to({"destination": target, "service": service}) is is_shown
-
-
-def test_following_shows_new_flows_once_and_drops_as_they_grow() -> None:
-    answers: Iterator[list[Object]] = iter(
-        [
-            [flow("b"), flow("a")],
-            [flow("b"), flow("a", start="later"), flow("d", verdict="dropped")],
-            [flow("d", verdict="dropped", packets=2), flow("b", packets=9)],
-            [],
-        ]
-    )
-    shown = list(islice(follow_flows(lambda _seconds: next(answers), 0, lambda _seconds: None), 4))
-    assert [[each["metadata"]["name"] for each in part] for part in shown] == [
-        ["a", "b"],
-        ["d", "a"],
-        ["d"],
-        [],
-    ]

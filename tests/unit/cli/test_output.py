@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from alcove.cli import output
+from alcove.cli.errors import fail
 from alcove.cli.options import OutputFormat
 
 
@@ -44,3 +45,10 @@ def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert not {"\x1b", "\x9b", "\x7f", "\r"} & set(shown)
     assert json.loads(shown) == [{"name": hostile}]
+    item = {"kind": "Flow", "metadata": {"name": hostile, "tenant": hostile}}
+    output.show_rows(("NAME",), [(hostile,)], OutputFormat.NAME)
+    output.show([item], (), OutputFormat.NAME, with_tenant=True)
+    fail(f"first {hostile}\nsecond")
+    shown = "".join(capsys.readouterr())
+    assert not {"\x1b", "\x9b", "\x7f", "\r", "\u202e"} & set(shown)
+    assert "first a\\x1b[2J" in shown and "\nsecond" in shown

@@ -256,3 +256,13 @@ def test_the_controller_index_has_only_the_controlling_owner() -> None:
     obj = {"metadata": {"ownerReferences": owners}}
     assert list(controller_uid(obj)) == ["1"]
     assert list(controller_uid({"metadata": {}})) == []
+
+
+def test_what_a_tenant_only_sees_does_not_arrive_with_it() -> None:
+    mirror = PlaneMirror(HOME, lambda obj: obj, [], lambda _change: None)
+    mirror.begin_arrival(TenantId("acme"))
+    seen = {"metadata": {"name": "n1"}}, Revision(5)
+    others = {"metadata": {"name": "n2", "tenant": "system"}}, Revision(6)
+    own = {"metadata": {"name": "own", "tenant": "acme"}}, Revision(7)
+    mirror.arrive(TenantId("acme"), [seen, others, own], Revision(8))
+    assert mirror.tenants() == ["acme"] and mirror.names(TenantId("acme"), None) == [("", "own")]

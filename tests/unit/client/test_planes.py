@@ -256,3 +256,36 @@ async def test_leaving_the_block_ends_all_informers(pool: HttpPool) -> None:
         await planes.synced()
         assert len(asyncio.all_tasks()) == before + 1
     assert len(asyncio.all_tasks()) == before
+
+
+async def test_objects_of_a_tenant_that_moves_are_never_missing(
+    pool: HttpPool, client: Client, tenant: TenantId
+) -> None:
+    """One server stands for both planes: each has the tenant's objects."""
+    for number in range(3):
+        await client.create(tenant, CONFIG_MAPS, {"metadata": {"name": f"c{number}"}}, namespace="default")
+    plane, changes = PlaneId(tenant), list[tuple[ChangeType, PlaneId]]()
+    async with Planes() as planes:
+        mirror = planes.mirror(ListSelection(CONFIG_MAPS))
+        planes.join(HOME, pool)
+        await planes.synced()
+
+        def note(change: ObjectChange) -> None:
+            if change.key.tenant == tenant:
+                changes.append((change.kind, change.key.plane))
+                found = [mirror.keys(each, tenant) for each in (HOME, plane)]
+                assert any(len(keys) == 3 for keys in found), found
+
+        mirror.subscribe(note)
+        changes.clear()
+        await planes.join_whole(plane, pool)
+        assert changes == [(ChangeType.ADDED, plane)] * 3 + [(ChangeType.DELETED, HOME)] * 3
+        assert planes.serving(tenant) == plane and not mirror.keys(HOME, tenant)
+        changes.clear()
+        await planes.leave(plane)
+        assert changes == [(ChangeType.ADDED, HOME)] * 3 + [(ChangeType.DELETED, plane)] * 3
+        assert planes.serving(tenant) == HOME and len(mirror.keys(HOME, tenant)) == 3
+        await client.delete(tenant, CONFIG_MAPS, "c0", namespace="default")
+        async with asyncio.timeout(10):
+            while len(mirror.keys(HOME, tenant)) == 3:  # noqa: ASYNC110 - the mirror tells of no such moment
+                await asyncio.sleep(0.01)

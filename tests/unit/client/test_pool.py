@@ -82,12 +82,12 @@ async def test_streams_do_not_use_up_the_connections(small: HttpPool) -> None:
     await small.close()
 
 
-async def test_a_missing_response_times_out(small: HttpPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "RESPONSE_SECONDS_MAX", 0.1)
+async def test_a_missing_response_times_out(server: LocalServer) -> None:
+    hasty = HttpPool(kubeconfig.load(server.admin_kubeconfig), RequestLimits(response_seconds_max=0.1))
     with pytest.raises(Unreachable, match="no response") as given_up:
-        await small.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
-    assert given_up.value.sent and not len(small._idle)
-    await small.close()
+        await hasty.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
+    assert given_up.value.sent and not len(hasty._idle)
+    await hasty.close()
 
 
 def test_closed_connections_leave_no_reference_cycles(server: LocalServer) -> None:

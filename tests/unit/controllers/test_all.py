@@ -142,3 +142,17 @@ async def reads_of_changes(tenants: int) -> tuple[int, int]:
 
 async def test_what_a_tenant_or_node_enqueues_does_not_depend_on_how_many_others_there_are() -> None:
     assert await reads_of_changes(100) == await reads_of_changes(10)
+
+
+async def test_objects_that_controllers_mirror_as_a_whole_are_mirrored_once() -> None:
+    """Their metadata is read from that mirror: another one would take as much memory again, and a second watch."""
+    async with Planes() as planes:
+        metadata_cache = made(planes)[0].metadata_cache
+        for resource in (NAMESPACES, PODS, SERVICES, ENDPOINT_SLICES):
+            whole = planes.mirror(ListSelection(resource))
+            assert metadata_cache._mirror(resource, None) is whole
+        roles = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+        assert metadata_cache._mirror(roles, None).selection == ListSelection(roles, metadata_only=True)
+        assert metadata_cache._mirror(NODES, None) is not planes.mirror(
+            ListSelection(NODES), tenant=SYSTEM, only=HOME
+        )

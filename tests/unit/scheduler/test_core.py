@@ -327,7 +327,9 @@ def test_a_call_ends_though_what_is_left_is_hard_to_judge() -> None:
     assert first.pod.name == "easy"
 
 
-@pytest.mark.parametrize("attempt_seconds", [0.0, 0.004, 0.03])
+@pytest.mark.parametrize(
+    "attempt_seconds", [0.004, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.0, 0.03))]
+)
 def test_shares_follow_weights_in_a_full_cluster_where_most_attempts_fail(attempt_seconds: float) -> None:
     random, worked = Random(7), iter(range(10**9))
     desk = Desk(

@@ -54,7 +54,7 @@ def _error(fairness: FairShareQueue, accounts: list[TenantShare]) -> float:
 _weights = st.lists(st.integers(1, 8), min_size=2, max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 5, deadline=None)
 @given(_weights, st.integers(0, 2**32))
 def test_shares_follow_weights_while_all_are_backlogged(weights: list[int], seed: int) -> None:
     random, fairness = Random(seed), FairShareQueue()
@@ -78,7 +78,7 @@ def test_shares_follow_weights_while_all_are_backlogged(weights: list[int], seed
     assert _error(fairness, accounts) < 0.02 + max(pods) / (sum(fair) / len(fair))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 6, deadline=None)
 @given(_weights, st.integers(0, 2**32))
 def test_shares_follow_weights_while_pods_come_and_go(weights: list[int], seed: int) -> None:
     random, fairness = Random(seed), FairShareQueue()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import PlaneId
 from alcove.scheduler.decisions import BindPod
-from alcove.scheduler.events import ObjectKind
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.testing.scheduling import Desk, node, pod
 
 
@@ -78,3 +82,45 @@ def test_a_tenant_that_comes_again_begins_anew() -> None:
         desk.see(ObjectKind.TENANT, _tenant(tenant), SYSTEM, gone=True)
     _live(desk, tenant)
     assert desk.core.fairness.account(tenant).used == {"cpu": 1000, "pods": 1}
+
+
+class _NotRead(dict[Any, Any]):
+    """Fails when its elements are read one by one."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("another tenant's pods were read")
+
+    def values(self) -> Any:
+        return iter(self)
+
+
+class _NotReadSet(set[TenantId]):
+    def __iter__(self) -> Iterator[TenantId]:
+        raise AssertionError("all deleted tenants were read")
+
+
+def test_the_end_of_one_tenants_plane_reads_no_other_tenants_pods() -> None:
+    desk = Desk(node("n"))
+    moving, other = TenantId("moving"), TenantId("other")
+    plane = PlaneId("moving")
+    desk.core.add_plane(plane, moving)
+    desk.core.observe(SchedulerEvent(plane, moving, ObjectKind.POD, pod("p")))
+    desk.pod("q", other)
+    desk.core.tracker.pods[other] = _NotRead(desk.core.tracker.pods[other])
+    desk.core.remove_plane(plane)
+    assert not desk.core.tracker.pods[moving]
+    assert len(desk.core.tracker.pods[other]) == 1
+
+
+def test_a_pod_that_ends_asks_only_whether_its_own_tenant_was_deleted() -> None:
+    desk = Desk(node("n"))
+    leaving, other = TenantId("leaving"), TenantId("other")
+    last = _live(desk, leaving)
+    ending = desk.pod("p", other)
+    desk.see(ObjectKind.TENANT, _tenant(leaving), SYSTEM, gone=True)
+    observer = desk.core._observer
+    observer._deleted_tenants = _NotReadSet(observer._deleted_tenants)
+    desk.see(ObjectKind.POD, ending, other, gone=True)
+    for each in last:
+        desk.see(ObjectKind.POD, each, leaving, gone=True)
+    assert leaving not in desk.core.tracker.pods

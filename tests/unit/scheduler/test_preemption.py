@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from alcove.scheduler.decisions import BindPod, Decision, Preempt, Unschedulable
 from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.scheduler.nodes import ZONE
 from alcove.scheduler.object_trimming import trim_pod
+from alcove.scheduler.pods import SchedulerPod
 from alcove.testing.scheduling import OTHER, TENANT, asking, far, near, node, pod, spread, term
 
 WEB = {"app": "web"}
@@ -302,6 +304,29 @@ def test_what_is_freed_for_a_tenant_is_kept_from_strangers(priority: int, is_rin
     desk.see(ObjectKind.POD, victim, gone=True)
     bound = [each.pod.name for each in desk.decide() if isinstance(each, BindPod)]
     assert bound == (["stranger"] if priority > 10 and is_ring0s_wish else ["p"])
+
+
+def test_nominations_of_tenants_that_cannot_be_evicted_are_not_compared() -> None:
+    desk = Desk(node("n", cpu="1"))
+    desk.run("a", "n", cpu="1")
+    desk.ask("p", cpu="1", priority=10)
+    assert desk.preempts() == ("n", {"a"})
+    nominated = desk.core.cache.nominated_of
+    assert [each.name for each in nominated[TENANT]] == ["p"]
+    compared: list[str] = []
+
+    class Watched(dict[SchedulerPod, None]):
+        def __iter__(self) -> Iterator[SchedulerPod]:
+            compared.extend(each.name for each in self.keys())
+            return super().__iter__()
+
+    nominated[TENANT] = Watched(nominated[TENANT])
+    desk.ask("stranger", OTHER, cpu="1", priority=1000)
+    assert [each.pod.name for each in desk.decide()] == ["stranger"]
+    assert compared == []
+    desk.ask("higher", cpu="1", priority=20)
+    desk.decide()
+    assert compared
 
 
 def test_a_nomination_survives_a_restart() -> None:

@@ -7,12 +7,20 @@ import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.store import sqlite_commits
-from alcove.store.base import ABSENT, StoreOpenError, StoreUnavailable, WriteOp, WriteOutcomeUnknown
+from alcove.store.base import (
+    ABSENT,
+    RevisionMismatch,
+    StoreOpenError,
+    StoreUnavailable,
+    WriteOp,
+    WriteOutcomeUnknown,
+)
 from alcove.store.sqlite import SqliteStore
 
 KIB = 1 << 10
@@ -189,3 +197,61 @@ async def test_compaction_gives_space_back_to_new_writes(store: SqliteStore, tmp
 
     pages = [await overwrite() for _ in range(4)]
     assert pages[-1] < 1.2 * pages[0]
+
+
+def record_reads(store: SqliteStore) -> list[tuple[object, ...]]:
+    """The requests for rows from now on."""
+    requests: list[tuple[object, ...]] = []
+    read = store._reads._read
+
+    def recorded(*request: object) -> "asyncio.Future[Any]":
+        requests.append(request)
+        return read(*request)
+
+    store._reads._read = recorded
+    return requests
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+async def test_the_first_commit_after_a_start_knows_every_key(tmp_path: Path, is_compacted: bool) -> None:
+    first = await SqliteStore.open(tmp_path / "store.db")
+    old = await first.write([op("a"), op("b"), op("gone")])
+    await first.write([op("gone", None)])
+    changed = await first.write([op("a", b"2")])
+    made = await first.write([op("c")])
+    await first.close()
+    second = await SqliteStore.open(tmp_path / "store.db")
+    requests = record_reads(second)
+    assert len((await second.snapshot(old)).records) == 3
+    if is_compacted:
+        await second.compact(changed)
+    for name, revision in (("a", changed), ("b", old), ("c", made), ("gone", ABSENT)):
+        with pytest.raises(RevisionMismatch) as refused:
+            await second.write([op(name, b"3", expected=Revision(99))])
+        assert refused.value.actual == revision
+        await second.write([op(name, b"3", expected=revision)])
+    with_bodies = [request for request in requests if request[0] == "newest" and request[-1]]
+    assert len(with_bodies) == 2, "a page, and one that is empty"
+    if not is_compacted:
+        assert [request for request in requests if request[0] == "newest"] == with_bodies
+    await second.close()
+
+
+async def test_a_write_before_anything_was_read_knows_every_key(tmp_path: Path) -> None:
+    first = await SqliteStore.open(tmp_path / "store.db")
+    revision = await first.write([op("a")])
+    await first.close()
+    second = await SqliteStore.open(tmp_path / "store.db")
+    with pytest.raises(RevisionMismatch):
+        await second.write([op("a", b"2", expected=ABSENT)])
+    await second.write([op("a", b"2", expected=revision)])
+    await second.close()
+
+
+async def test_a_store_that_is_closed_before_its_keys_are_read_refuses_the_write(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    writing = asyncio.ensure_future(store.submit([op("a")]))
+    await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await writing

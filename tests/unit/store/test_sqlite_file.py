@@ -91,7 +91,7 @@ def test_append_fills_in_wanted_bodies(tmp_path: Path) -> None:
     delete = row(2, "a", change=DELETED, replaces=first_id(1))
     delete[-1] = b""
     assert file.append(delete, {0: first_id(1)}) == {0: b"a"}
-    assert history(file.connect(), 1, 2)[0][-1] == b"a"
+    assert history(file.connect(), 1, 2, True)[0][-1] == b"a"
     file.close()
 
 
@@ -138,10 +138,10 @@ def test_history_that_is_gone_is_refused(tmp_path: Path) -> None:
     file.compact_to(3)
     reader = file.connect()
     with pytest.raises(CompactedError, match="after 3"):
-        history(reader, 2, 5)
+        history(reader, 2, 5, True)
     with pytest.raises(CompactedError, match="after 3"):
         newest(reader, 2, {}, None, True)
-    assert [found[0] >> 8 for found in history(reader, 3, 5)] == [4, 5]
+    assert [found[0] >> 8 for found in history(reader, 3, 5, True)] == [4, 5]
     file.close()
 
 

@@ -1,5 +1,10 @@
 """Forwards a dedicated tenant's requests to its own API server: `/tenants/T` of the home plane is an address that stays.
 
+The server of a tenant that is asleep is stopped. A request starts it (`Tenant.status.controlPlane.lastRequestTime`) and waits
+until it runs.
+
+What a tenant has used is recorded at home. Its plane decides whether a user may see that, by its own answer to the same request.
+
 The plane is told who calls by impersonation, and decides what they may do. It never gets credentials: neither the
 caller's, nor a key of this server, whose client certificate it verifies.
 """
@@ -9,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
-from alcove.api.errors import BadRequest
+from alcove.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import API_SERVER_USER
 from alcove.api.resources import TENANT_USAGES
@@ -23,10 +29,15 @@ from alcove.apiserver.outbound.authorities import in_memory
 from alcove.apiserver.planes.plane_servers import PlaneServer, PlaneServers
 from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
+from alcove.apiserver.streams.relays import BodyBounds, BodyRelay
+from alcove.http.byte_streams import TransportStream
 from alcove.http.client import HttpClientConnection
 from alcove.http.group_counts import GroupCounts
+from alcove.http.handshakes import Handshakes
 from alcove.http.messages import HttpResponse
 from alcove.http.pool import IdleConnections, PoolLimits
+from alcove.http.tls_transport import TlsTransport
+from alcove.http.turns import ReadingTurns
 
 PER_TENANT_MAX = 512
 """Requests and watches that are forwarded for one dedicated tenant; one more is answered with 429."""
@@ -34,16 +45,28 @@ TOTAL_MAX = 4_096
 """Of all dedicated tenants; one more is answered with 429. A tenant may have at most as many as are free."""
 RING0_RESPONSE_BYTES_MAX = 256 << 20
 """Size of a plane's response to a caller of ring0; a longer one is cut off."""
+WAITING_PER_TENANT_MAX = 64
+"""Requests that wait for one tenant's API server to start; one more is answered with 429."""
+WAITING_TOTAL_MAX = 1_024
+"""Of all dedicated tenants; one more is answered with 429. A tenant may have at most as many as are free."""
+WAKE_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
 CONTEXTS_KEPT_MAX = 256
 """TLS contexts of planes that are kept; that of another one is made anew when it is called."""
 POOL = PoolLimits(per_target_max=16, total_max=512, per_owner_max=16, idle_seconds_max=30.0)
-_SHUTDOWN_SECONDS = 5.0
 _Key = tuple[TenantId, PlaneServer]
 
 
 class PlaneConnections:
-    def __init__(self, authority: CertificateAuthority, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        authority: CertificateAuthority,
+        clock: Callable[[], float],
+        reading: ReadingTurns | None = None,
+    ) -> None:
+        """`reading` lets planes have their part of the time for received data."""
+        self._handshakes = Handshakes()
+        self._reading = reading or ReadingTurns()
         self._authority = authority
         self._clock = clock
         self._contexts: dict[TenantId, tuple[PlaneServer, float, ssl.SSLContext]] = {}
@@ -51,6 +74,7 @@ class PlaneConnections:
 
     def close(self) -> None:
         self._idle.close()
+        self._handshakes.close()
 
     def take_idle(self, tenant: TenantId, server: PlaneServer) -> HttpClientConnection | None:
         return self._idle.take((tenant, server))
@@ -63,15 +87,20 @@ class PlaneConnections:
         """Raises ServiceUnavailable."""
         with translated():
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    HttpClientConnection,
-                    server.host,
-                    server.port,
-                    ssl=self._context(tenant, server),
-                    server_hostname=server.host,
-                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-                )
-                return connection
+                return await self._open(tenant, server)
+
+    async def _open(self, tenant: TenantId, server: PlaneServer) -> HttpClientConnection:
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(TransportStream, server.host, server.port)
+        connection, context = HttpClientConnection(), self._context(tenant, server)
+        try:
+            session = await self._handshakes.perform(tenant, stream, lambda: context, server.host)
+            schedule = partial(self._reading.read, tenant)
+            await stream.hand_over(TlsTransport(session, connection, schedule=schedule))
+        except BaseException:
+            stream.abort()
+            raise
+        return connection
 
     def _context(self, tenant: TenantId, server: PlaneServer) -> ssl.SSLContext:
         now = self._clock()
@@ -95,18 +124,66 @@ class PlaneProxy:
         servers: PlaneServers,
         connections: PlaneConnections,
         release: Callable[[ApiCall], None],
+        take: Callable[[ApiCall], Awaitable[None] | None],
         counts: GroupCounts | None = None,
+        note: Callable[[TenantId, float], None] = lambda _tenant, _now: None,
     ) -> None:
-        """`release` releases a call's flow control seats. `counts`: the requests of each tenant."""
+        """`release` releases a call's flow control seats, `take` takes them again. `counts`: the requests of each tenant.
+        `note` is called for each request to a tenant that is asleep."""
         self._servers = servers
+        self._take = take
+        self._note = note
+        self._release = release
+        self._waiting = StreamLimits(WAITING_PER_TENANT_MAX, WAITING_TOTAL_MAX)
         limits = StreamLimits(PER_TENANT_MAX, TOTAL_MAX, counts)
-        self._forwarder = RequestForwarder(connections, release, limits, RING0_RESPONSE_BYTES_MAX)
+        self._forwarder = RequestForwarder(
+            connections, release, limits, BodyBounds(RING0_RESPONSE_BYTES_MAX, None)
+        )
 
-    def forward(self, call: ApiCall) -> Awaitable[HttpResponse] | None:
+    def forward(self, call: ApiCall) -> Awaitable[HttpResponse | None] | None:
         """The plane's response; None if this server serves the tenant. Raises ApiError."""
         server = self._servers.of(call.tenant)
+        if self._servers.is_foreign(call.tenant) and not _is_of_home(call):
+            raise Forbidden(
+                f'the objects of tenant "{call.tenant}" are on a foreign plane, not on this server'
+            )
         if server is None or _is_of_home(call):
             return None
+        if self._servers.is_asleep(call.tenant):
+            self._note(call.tenant, call.started)
+        is_stopped = self._servers.is_stopped(call.tenant)
+        answer = self._forward_when_running(call) if is_stopped else self._forward(call, server)
+        return self._list_usages(call, answer) if _lists_usages(call) else answer
+
+    async def _list_usages(self, call: ApiCall, answer: Awaitable[HttpResponse]) -> HttpResponse | None:
+        """None, for the answer of this server, if the plane has allowed the request."""
+        decided = await answer
+        if decided.status != 200:
+            return decided
+        if isinstance(decided.body, BodyRelay):
+            decided.body.stop()
+        call.is_allowed_by_plane = True
+        waiting = self._take(call)
+        if waiting is not None:
+            await waiting
+        return None
+
+    async def _forward_when_running(self, call: ApiCall) -> HttpResponse:
+        done = self._waiting.enter(call.tenant)
+        self._release(call)
+        try:
+            async with asyncio.timeout(WAKE_SECONDS_MAX):
+                server = await self._servers.running(call.tenant)
+        except TimeoutError as error:
+            message = f'the API server of tenant "{call.tenant}" was asleep, and has not started yet; try again later'
+            raise ServiceUnavailable(message) from error
+        finally:
+            done()
+        if server is None:
+            raise ServiceUnavailable(f'tenant "{call.tenant}" has no API server any more')
+        return await self._forward(call, server)
+
+    def _forward(self, call: ApiCall, server: PlaneServer) -> Awaitable[HttpResponse]:
         request = call.request
         headers = proxyheaders.forwarded_headers(request)
         headers["host"] = f"{server.host}:{server.port}"
@@ -118,7 +195,13 @@ class PlaneProxy:
 
 def _is_of_home(call: ApiCall) -> bool:
     """Whether ring0 asks for what it knows of the tenant itself: the plane has no records of what was used."""
-    return call.identity.is_system and call.target.resource == TENANT_USAGES.resource and call.verb == "list"
+    return call.identity.is_system and _lists_usages(call)
+
+
+def _lists_usages(call: ApiCall) -> bool:
+    target = call.target
+    is_usages = (target.group, target.resource) == (TENANT_USAGES.group, TENANT_USAGES.resource)
+    return is_usages and call.verb == "list"
 
 
 def impersonation(identity: Identity) -> Iterator[HeaderField]:

@@ -43,7 +43,7 @@ def real_nodes(session: CliSession) -> list[str]:
     return [
         node["metadata"]["name"]
         for node in session.items(NODES)
-        if _is_ready(node) and not is_hollow(node) and not objects.get(node, "spec", "unschedulable")
+        if _has(node, "Ready") and not is_hollow(node) and not objects.get(node, "spec", "unschedulable")
     ]
 
 
@@ -53,13 +53,24 @@ def is_hollow(node: Object) -> bool:
     return any(each.get("name") == "hollow" for each in handlers)
 
 
-def _is_ready(node: Object) -> bool:
-    conditions = objects.get(node, "status", "conditions", default=[])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def _has(obj: Object, condition: str) -> bool | None:
+    """None if the condition is not true."""
+    conditions = objects.get(obj, "status", "conditions", default=[])
+    return (
+        True if any(each["type"] == condition and each["status"] == "True" for each in conditions) else None
+    )
 
 
 class ConnectivityRunner:
-    def __init__(self, session: CliSession, topology: CheckTopology, seconds_max: float) -> None:
+    def __init__(
+        self,
+        session: CliSession,
+        topology: CheckTopology,
+        seconds_max: float,
+        *,
+        is_dedicated: bool = False,
+    ) -> None:
+        """`is_dedicated`: whether the tenants get API servers of their own."""
         program = shutil.which("kubectl")
         if program is None:
             raise CliError("kubectl is not installed (Debian: apt install kubernetes-client)")
@@ -67,6 +78,7 @@ class ConnectivityRunner:
         self._session = session
         self._topology = topology
         self._deadline = time.monotonic() + seconds_max
+        self._is_dedicated = is_dedicated
 
     # Setup and teardown
 
@@ -74,7 +86,7 @@ class ConnectivityRunner:
         """Creates missing objects; returns when networks and pods are ready."""
         session = self._session
         for tenant in self._topology.tenants:
-            session.ensure(TENANTS, {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": tenant}})
+            session.ensure(TENANTS, manifests.tenant_manifest(tenant, is_dedicated=self._is_dedicated))
         for network in self._topology.networks:
             self._await_tenant(network.tenant)
             session.ensure(NAMESPACES, {"metadata": {"name": network.namespace}}, network.tenant)
@@ -177,6 +189,11 @@ class ConnectivityRunner:
         return True if self._session.find(TENANTS, tenant) is None else None
 
     def _await_tenant(self, tenant: str) -> None:
+        if self._is_dedicated:
+            self._wait(
+                f"the API server of tenant {tenant} to be joined",
+                lambda: _has(self._session.get(TENANTS, tenant), "Joined"),
+            )
         self._wait(
             f"tenant {tenant} to have a default namespace",
             lambda: self._session.find(NAMESPACES, "default", tenant),
@@ -213,9 +230,7 @@ class ConnectivityRunner:
     def _await_pod(self, pod: CheckPod) -> None:
         def ready() -> bool | None:
             found = self._session.get(PODS, pod.name, pod.tenant, pod.namespace)
-            conditions = objects.get(found, "status", "conditions", default=[])
-            is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-            return True if is_ready else None
+            return _has(found, "Ready")
 
         try:
             self._wait(f"pod {pod.identity} to be ready", ready)

@@ -78,6 +78,11 @@ def build(tenants: Sequence[str], networks: Sequence[str], cidr: str, nodes: Seq
     return CheckTopology(tuple(created), (*pods, lone))
 
 
+def tenant_manifest(name: str, *, is_dedicated: bool) -> Object:
+    spec: Object = {"controlPlane": {"mode": "Dedicated"}} if is_dedicated else {}
+    return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+
+
 def network_manifest(network: CheckNetwork) -> Object:
     address, _, prefix = network.cidr.partition("/")
     spec = {"type": "vpc", "vpcID": f"{network.tenant}-{network.name}", "ip": address, "prefix": prefix}

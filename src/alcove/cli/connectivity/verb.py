@@ -40,6 +40,9 @@ def test(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the test tenants afterwards, for inspection.")
     ] = False,
+    dedicated: Annotated[
+        bool, typer.Option("--dedicated", help="Give the test tenants API servers of their own.")
+    ] = False,
     all_results: Annotated[
         bool, typer.Option("--all", help="Show every check, not only the summary and failures.")
     ] = False,
@@ -61,7 +64,7 @@ def test(
                 "no ready node runs pods, so nothing can be checked; run `alcove doctor` for the reason"
             )
         topology = build(TENANTS, NETWORKS, CIDR, found)
-        runner = ConnectivityRunner(session, topology, timeout)
+        runner = ConnectivityRunner(session, topology, timeout, is_dedicated=dedicated)
         try:
             results = _run_checks(runner, topology, form)
         finally:

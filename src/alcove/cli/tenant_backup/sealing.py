@@ -21,6 +21,8 @@ from alcove.cli.errors import CliError
 MAGIC = b"ALCOVE-SEALED-1\n"
 CHUNK_BYTES = 64 << 10
 PASSPHRASE_BYTES_MIN = 8
+SCRYPT_N = 1 << 16
+"""64 MiB of memory for a fraction of a second, as OWASP recommends at least."""
 _SALT_BYTES, _PREFIX_BYTES, _TAG_BYTES = 16, 7, 16
 
 
@@ -94,5 +96,4 @@ def _nonce(prefix: bytes, count: int, is_last: bool) -> bytes:
 
 
 def _cipher(passphrase: bytes, salt: bytes) -> AESGCM:
-    # 64 MiB of memory for a fraction of a second, as OWASP recommends at least.
-    return AESGCM(hashlib.scrypt(passphrase, salt=salt, n=1 << 16, r=8, p=1, maxmem=1 << 27, dklen=32))
+    return AESGCM(hashlib.scrypt(passphrase, salt=salt, n=SCRYPT_N, r=8, p=1, maxmem=1 << 27, dklen=32))

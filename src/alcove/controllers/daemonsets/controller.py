@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from alcove.api.errors import ApiError, Forbidden, NotFound
-from alcove.api.ids import SYSTEM
+from alcove.api.errors import ApiError, NotFound
 from alcove.api.objects import Object, get, labels
-from alcove.client.changes import ChangeType, ObjectChange, controller_uid
-from alcove.client.keys import HOME, ObjectKey
+from alcove.client.changes import controller_uid
+from alcove.client.keys import ObjectKey
 from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, ServerRefusal
 from alcove.controllers.daemonsets import fitting
 from alcove.controllers.daemonsets import plan as plans
+from alcove.controllers.daemonsets.placements import Placements
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import controller_refs, history, pods
 from alcove.controllers.workloads.creation import BURST_MAX, TenantRequestLimits, slow_start
@@ -29,26 +29,15 @@ class DaemonSetController(Controller):
         super().__init__(context)
         self._sets = self.mirror(DAEMON_SETS)
         self._pods = self.mirror(PODS, controller_refs.OWNING)
-        self._nodes = self.nodes()
+        nodes = self.nodes()
         revisions = self.mirror(CONTROLLER_REVISIONS, {"controller": controller_uid})
         self._history = history.History(DAEMON_SETS, revisions)
         self._selectors = SelectorIndex(self._sets)
+        self._placements = Placements(self._sets, nodes, self._pods)
         self._limits = TenantRequestLimits()
         self.on(self._sets)
         self.on(self._pods, owner_or_selectors(DAEMON_SETS, self._selectors))
-        self.on(self._nodes, self._all_sets)
-
-    def _all_sets(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """All daemon sets, if a node was added, deleted, or changed its labels or taints. Heartbeats of nodes
-        enqueue nothing."""
-        old = change.old
-        if (
-            change.kind is ChangeType.UPDATED
-            and old is not None
-            and _scheduling_fields(old) == _scheduling_fields(change.obj)
-        ):
-            return ()
-        return self._sets.everything()
+        self.on(nodes, self._placements.concerned)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         daemon_set = self._sets.get(key)
@@ -64,9 +53,8 @@ class DaemonSetController(Controller):
         history_revisions = self._history.known(key, daemon_set)
         update = await self._history.update(client, key, daemon_set, history_revisions)
         revision = history.hash_of(update)
-        nodes = self._nodes.list(HOME, SYSTEM)
         spec = get(daemon_set, "spec", "template", "spec", default={})
-        fits = {node["metadata"]["name"]: fitting.fit(spec, node) for node in nodes}
+        fits = {name: fitting.fit(spec, node) for name, node in self._placements.nodes.items()}
         now = self.clock()
         next_plan = plans.plan(daemon_set, owned, fits, revision, now)
         await self._write(key, daemon_set, plans.status(daemon_set, owned, fits, revision, now))
@@ -97,9 +85,9 @@ class DaemonSetController(Controller):
 
         result = await slow_start(self._limits.of(key.tenant_key), nodes, create)
         error = result.error
-        if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
+        if error is None:
             return
-        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error):
+        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error) or is_terminating(error):
             raise error
         self.events.warning(key.plane, daemon_set, "FailedCreate", f"Error creating: {error.message}")
         raise ServerRefusal(error.message) from error
@@ -124,8 +112,3 @@ class DaemonSetController(Controller):
         if status != daemon_set.get("status"):
             daemon_set["status"] = status
             await self.client(key).update(key.tenant, DAEMON_SETS, daemon_set, subresource="status")
-
-
-def _scheduling_fields(node: Object) -> tuple[Object, object]:
-    """The fields of a node that decide which daemon pods may run on it."""
-    return labels(node), get(node, "spec", "taints")

@@ -68,7 +68,9 @@ class GarbageCollector(Controller):
     def _enqueued(self, resource: Resource, change: ObjectChange) -> Iterable[GarbageItem]:
         obj = ObjectMetadata(resource, change.key, change.obj["metadata"])
         if change.kind is ChangeType.DELETED:
-            self._absent.add(obj.uid)
+            # Objects of a tenant that has moved to another plane exist there.
+            if change.key.plane == self.context.planes.serving(change.key.tenant):
+                self._absent.add(change.key.tenant, obj.uid)
             self._undefined.discard(obj)
             yield from map(_item, self.metadata_cache.dependents(change.key.tenant_key, obj.uid))
             yield from self._waiting_owners(obj)
@@ -158,7 +160,7 @@ class GarbageCollector(Controller):
             if self.metadata_cache.kind(obj.key.tenant_key, *_kind(reference)) is None:
                 self._undefined.add(obj, *_kind(reference))
             return OwnerState.SOLID
-        if reference["uid"] in self._absent:
+        if self._absent.has(key.tenant, reference["uid"]):
             return OwnerState.GONE
         owner = self.metadata_cache.get(key.resource, key)
         if owner is None or owner.uid != reference["uid"]:
@@ -188,10 +190,10 @@ class GarbageCollector(Controller):
         try:
             owner = await self.client(key).get(key.tenant, key.resource, key.name, namespace=key.namespace)
         except NotFound:
-            self._absent.add(uid)
+            self._absent.add(key.tenant, uid)
             return OwnerState.GONE
         if owner["metadata"]["uid"] != uid:
-            self._absent.add(uid)
+            self._absent.add(key.tenant, uid)
             return OwnerState.GONE
         raise _Again("the mirror does not have the owner yet")
 
@@ -258,8 +260,8 @@ class UndefinedKinds:
 
 
 class AbsentOwners:
-    """A cache of uids of deleted objects. Uids are never reused, so the server need not be asked about them
-    again.
+    """A cache of uids of deleted objects, by tenant: an API server of its own may say anything. Uids are never reused, so
+    the server need not be asked about them again.
 
     A hash table of fixed size; on a collision the newer entry replaces the older. It stores hashes instead
     of strings: the strings are allocated during a burst of deletions, and each would keep a page of memory
@@ -270,10 +272,10 @@ class AbsentOwners:
     def __init__(self) -> None:
         self._hashes = array("q", bytes(8 * ABSENT_SLOTS))
 
-    def add(self, uid: str) -> None:
-        hashed = hash(uid)
+    def add(self, tenant: TenantId, uid: str) -> None:
+        hashed = hash((tenant, uid))
         self._hashes[hashed % ABSENT_SLOTS] = hashed
 
-    def __contains__(self, uid: str) -> bool:
-        hashed = hash(uid)
+    def has(self, tenant: TenantId, uid: str) -> bool:
+        hashed = hash((tenant, uid))
         return hashed != 0 and self._hashes[hashed % ABSENT_SLOTS] == hashed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from alcove.api.errors import ApiError, Forbidden, NotFound
+from alcove.api.errors import ApiError, NotFound
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS, PODS
@@ -100,9 +100,9 @@ class JobController(Controller):
 
         created = await slow_start(self._limits.of(key.tenant_key), desired, create)
         error = created.error
-        if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
+        if error is None:
             return
-        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error):
+        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error) or is_terminating(error):
             raise error
         self.events.warning(key.plane, job, "FailedCreate", f"Error creating: {error.message}")
         raise ServerRefusal(error.message) from error

@@ -49,7 +49,7 @@ class ApiEndpointsController(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
-        if service is None or not wellknown.is_wellknown(service):
+        if service is None or not wellknown.is_ours(service):
             return DONE  # The garbage collector deletes what the service owned.
         name = network_of(service)
         network = self._networks.get(key.of(name, ""))

@@ -17,10 +17,13 @@ class TenantLookup:
         self.tenants = controller.mirror(TENANTS)
 
     def plane_of(self, tenant: TenantId) -> PlaneId | None:
-        """None if the tenant's plane has not joined. HOME for a tenant that does not exist."""
+        """None if the tenant's plane has not joined, or it has moved away from a plane that has not left. HOME for a tenant
+        that does not exist."""
         tenant_object = self.tenants.get(tenant_key(tenant))
-        plane = plane_of(tenant_object) if tenant_object is not None else HOME
-        return plane if plane in self._planes.ids() else None
+        if tenant_object is None:
+            return HOME
+        plane = plane_of(tenant_object)
+        return plane if plane == self._planes.serving(tenant) else None
 
     async def is_gone(self, key: ObjectKey, resource: Resource, uid: str = "") -> bool:
         """Reads from the server whether the object (with this uid) no longer exists; mirrors may lag behind.

@@ -5,6 +5,12 @@ objects (`manifests`), so whatever is deleted or changed comes back. A step that
 that it is for. The pod restarts by its own probes. Everything is owned by the Tenant, and deleted with it by the garbage
 collector: the store's volume and the keys too.
 
+The API server of a tenant that is asleep is stopped once the tenant's pods have ended, and started when somebody asks for it
+(`plane_sleep`). The status says so before it is stopped: from then on requests wait for it.
+
+A tenant whose mode has changed is moved once the API server is ready (`plane_moves`). When the home plane serves it again, the
+API server and its volume are deleted; the keys stay, since certificates and tokens that they have signed stay valid.
+
 Controllers, scheduler and agents join the plane by `status.endpoint` and the authority in
 `status.controlPlane`, which are set when the API server is ready for the first time. They stay while it restarts: to
 leave means to stop the tenant's pods.
@@ -19,7 +25,17 @@ from msgspec import Struct
 from alcove.api import meta, objects
 from alcove.api.errors import BadRequest, Forbidden, Invalid, NotFound
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.kinds.core.control_planes import is_dedicated
+from alcove.api.kinds.core.control_planes import MOVING, is_dedicated, is_moving, needs_plane
+from alcove.api.kinds.core.plane_sleep import (
+    API_SERVER_READY,
+    ASLEEP,
+    WAKING,
+    idle_at,
+    is_stopped,
+    must_run,
+    stop_reason,
+)
+from alcove.api.kinds.core.sleep import is_asleep
 from alcove.api.objects import Object, get
 from alcove.client.changes import ObjectChange
 from alcove.client.client import Client
@@ -38,16 +54,18 @@ from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, ServerRefusal
 from alcove.controllers.plane_certificates import (
-    CA_CERTIFICATE,
     NODE_CA,
     OWN_KEYS,
     RING0_CA,
+    RING0_TOKEN_KEYS,
     PlaneCertificates,
     PlaneUser,
 )
 from alcove.controllers.planes import manifests, observation
 from alcove.controllers.planes.manifests import LABEL, NAMESPACE, PlaneNames
-from alcove.controllers.planes.observation import API_SERVER_READY, CERTIFICATES_READY, STORE_READY
+from alcove.controllers.planes.observation import CERTIFICATES_READY, STORE_READY, RunningServer
+from alcove.controllers.planes.plane_moves import PlaneMoves
+from alcove.controllers.sleep.remaining import SleepersPods
 from alcove.controllers.tenants.controller import tenant_key
 
 MANAGER = "alcove-planes"
@@ -58,6 +76,8 @@ CHECK_SECONDS = 600.0
 TRUST_MAP = "extension-apiserver-authentication"
 NODE_CA_FILE = "node-ca-file"
 """Where ring0's API server publishes the authority of nodes' certificates."""
+TOKEN_KEYS_FILE = "service-account-key-file"
+"""Where it publishes the public keys of service account tokens."""
 ADMIN = "admin"
 
 
@@ -75,6 +95,12 @@ class _Plane(Struct):
     port: int = 0
     """0 if there is no free one."""
     url: str = ""
+    must_run: bool = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the status has said so, and it need not run."""
+        return not self.must_run and stop_reason(self.tenant) == ASLEEP
 
     @property
     def spec(self) -> Object:
@@ -95,6 +121,13 @@ class PlaneController(Controller):
         self._sets.add_index(_PORT, _ports)
         self._pods = self._ring0_mirror(PODS)
         self._trust = self.mirror(CONFIG_MAPS, tenant=SYSTEM, fields=f"metadata.name={TRUST_MAP}", only=HOME)
+        self._sleepers_pods = SleepersPods(self)
+        self._moves = PlaneMoves(
+            lambda: self._client,
+            context.options.connect_plane,
+            context.options.plane_certificates,
+            self.clock,
+        )
         self._ports: dict[str, int] = {}
         """Ports that were given to tenants whose StatefulSet may not be in the mirror yet."""
         self.on(self._tenants, _of_tenant)
@@ -107,16 +140,22 @@ class PlaneController(Controller):
 
     def _dedicated(self) -> Iterator[ObjectKey]:
         for tenant in self._tenants.list(HOME, SYSTEM):
-            if is_dedicated(tenant):
+            if needs_plane(tenant):
                 yield tenant_key(TenantId(objects.name(tenant)))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
         certificates = self.context.options.plane_certificates
-        if tenant is None or not is_dedicated(tenant) or certificates is None:
+        if tenant is None or certificates is None:
             self._ports.pop(key.name, None)
             return DONE
         plane = _Plane(tenant, PlaneNames.of(tenant), certificates)
+        if not needs_plane(tenant):
+            self._ports.pop(key.name, None)
+            return await self._finish_at_home(plane) if conditions.is_true(tenant, MOVING) else DONE
+        has_pods = self._sleepers_pods.remain(TenantId(key.name))
+        is_in_move = is_moving(tenant) or conditions.is_true(tenant, MOVING)
+        plane.must_run = is_in_move or must_run(tenant, self.clock(), has_pods=has_pods)
         if await self._clear_earlier(plane):
             return Result(after_seconds=PENDING_SECONDS)
         for condition, step in _STEPS:
@@ -128,32 +167,49 @@ class PlaneController(Controller):
             if problem is not None:
                 await self._report(key, plane, problem)
                 return Result(after_seconds=PENDING_SECONDS)
+        if is_moving(tenant):
+            server, why_not = self._server(plane)
+            return await self._moves.move(tenant, server, plane.keys, why_not)
         is_settled = await self._update_status(key, plane)
         await self._ensure_users(plane)
-        return Result(after_seconds=CHECK_SECONDS if is_settled else PENDING_SECONDS)
+        if conditions.is_true(tenant, MOVING):
+            server, _ = self._server(plane)
+            return await self._moves.finish_on_plane(tenant, server, plane.keys, has_joined=is_settled)
+        return Result(after_seconds=self._seconds_until_change(plane, is_settled=is_settled))
+
+    async def _finish_at_home(self, plane: _Plane) -> Result:
+        await self._moves.open_home(plane.tenant)
+        remaining = False
+        for resource, mirror in self._mirrors():
+            for obj in self._parts(mirror, plane.names):
+                if resource != SECRETS or manifests.USER_LABEL in objects.labels(obj):
+                    remaining = True
+                    await self._delete_part(resource, obj)
+        if remaining:
+            return Result(after_seconds=PENDING_SECONDS)
+        await self._moves.finish_at_home(plane.tenant)
+        return DONE
+
+    def _seconds_until_change(self, plane: _Plane, *, is_settled: bool) -> float:
+        if not plane.must_run:
+            return CHECK_SECONDS
+        if not is_settled:
+            return PENDING_SECONDS
+        if not is_asleep(plane.tenant):
+            return CHECK_SECONDS
+        # It is stopped when nobody has asked for it for a while, and no pods are left.
+        return max(idle_at(plane.tenant) - self.clock(), PENDING_SECONDS)
 
     # The steps
 
     async def _clear_earlier(self, plane: _Plane) -> bool:
         """Deletes what an earlier tenant of the same name has left. Returns whether there is any."""
         found = False
-        for resource, mirror in (
-            (SECRETS, self._secrets),
-            (STATEFUL_SETS, self._sets),
-            (PERSISTENT_VOLUME_CLAIMS, self._claims),
-        ):
+        for resource, mirror in self._mirrors():
             for obj in self._parts(mirror, plane.names):
-                if plane.names.owns(obj):
-                    continue
-                found = True
-                if "deletionTimestamp" not in obj["metadata"]:
-                    await self._client.delete(
-                        SYSTEM,
-                        resource,
-                        objects.name(obj),
-                        namespace=NAMESPACE,
-                        uid=obj["metadata"]["uid"],
-                    )
+                if not plane.names.owns(obj):
+                    found = True
+                    await self._delete_part(resource, obj)
         return found
 
     async def _ensure_keys(self, plane: _Plane) -> Condition | None:
@@ -165,6 +221,8 @@ class PlaneController(Controller):
             message = "Ring0's API server has not published the authority of nodes yet"
             return observation.failed(CERTIFICATES_READY, "Waiting", message)
         ring0 = {RING0_CA: self.context.authorities[HOME], NODE_CA: nodes}
+        if self._is_moved(plane):
+            ring0[RING0_TOKEN_KEYS] = get(trust, "data", TOKEN_KEYS_FILE, default="")
         existing = self._secrets.get(_part(plane.names.plane))
         held = manifests.decoded(existing) if existing is not None else {}
         own = {name: held[name] for name in OWN_KEYS if name in held}
@@ -176,16 +234,36 @@ class PlaneController(Controller):
         return None
 
     async def _ensure_claim(self, plane: _Plane) -> Condition | None:
-        if _part(plane.names.plane) not in self._claims:
-            await self._apply(PERSISTENT_VOLUME_CLAIMS, manifests.claim(plane.names, plane.spec))
+        existing = self._claims.get(_part(plane.names.plane))
+        if existing is None:
+            claim = manifests.claim(plane.names, plane.spec, is_moved=self._is_moved(plane))
+            await self._apply(PERSISTENT_VOLUME_CLAIMS, claim)
+        elif "deletionTimestamp" in existing["metadata"] and is_moving(plane.tenant):
+            return observation.failed(
+                STORE_READY, "Deleting", "The volume of an earlier store is being deleted"
+            )
         return None
+
+    def _is_moved(self, plane: _Plane) -> bool:
+        """Whether the plane's store is, or will be, made for a tenant that moves there."""
+        claim = self._claims.get(_part(plane.names.plane))
+        if claim is None:
+            return not is_dedicated(plane.tenant)
+        return manifests.MOVED_ANNOTATION in objects.annotations(claim)
 
     async def _ensure_server(self, plane: _Plane) -> Condition | None:
         plane.port = self._port(plane.names)
         if not plane.port:
             message = f"All {len(manifests.PORTS)} ports of dedicated API servers are in use"
             return observation.failed(API_SERVER_READY, "NoFreePort", message)
-        desired = manifests.stateful_set(plane.names, plane.spec, plane.keys, plane.port)
+        desired = manifests.stateful_set(
+            plane.names,
+            plane.spec,
+            plane.keys,
+            plane.port,
+            is_stopped=plane.is_stopped,
+            is_moved=self._is_moved(plane),
+        )
         # Applying what is there already writes nothing.
         await self._apply(STATEFUL_SETS, desired)
         return None
@@ -239,19 +317,18 @@ class PlaneController(Controller):
 
     async def _update_status(self, key: ObjectKey, plane: _Plane) -> bool:
         """Returns whether the server is ready and the controllers have joined the plane."""
-        pods = self._parts(self._pods, plane.names)
-        server = observation.running_server(pods, plane.port, manifests.fingerprint(plane.keys))
-        error = "" if server is not None else observation.error_of(pods)
+        server, error = self._server(plane)
         has_joined = PlaneId(key.name) in self.context.planes.ids()
         claim = self._claims.get(_part(plane.names.plane))
-        desired = observation.conditions_of(claim, server, error, has_joined=has_joined)
+        reason = ASLEEP if not plane.must_run else WAKING if is_stopped(plane.tenant) else ""
+        desired = observation.conditions_of(claim, server, error, has_joined=has_joined, stop_reason=reason)
         status = plane.tenant.setdefault("status", {})
         before = {**status}
         status["conditions"] = conditions.updated(status.get("conditions") or [], desired, self.clock())
         observed = {**(status.get("controlPlane") or {}), "lastError": error}
         if server is not None:
             status["endpoint"] = server.url
-            observed |= {"version": server.version, "certificateAuthority": plane.keys[CA_CERTIFICATE]}
+            observed |= {"version": server.version, **self._moves.credentials(plane.keys)}
         status["controlPlane"] = {name: value for name, value in observed.items() if value}
         if status != before:
             await self._client.update(SYSTEM, TENANTS, plane.tenant, subresource="status")
@@ -259,6 +336,24 @@ class PlaneController(Controller):
         return server is not None and has_joined
 
     # Helpers
+
+    def _server(self, plane: _Plane) -> tuple[RunningServer | None, str]:
+        """The API server if it is ready; otherwise why it is not, if that is known."""
+        pods = self._parts(self._pods, plane.names)
+        server = observation.running_server(pods, plane.port, manifests.fingerprint(plane.keys))
+        return server, "" if server is not None or not plane.must_run else observation.error_of(pods)
+
+    def _mirrors(self) -> tuple[tuple[Resource, Mirror], ...]:
+        return (
+            (SECRETS, self._secrets),
+            (STATEFUL_SETS, self._sets),
+            (PERSISTENT_VOLUME_CLAIMS, self._claims),
+        )
+
+    async def _delete_part(self, resource: Resource, obj: Object) -> None:
+        if "deletionTimestamp" not in obj["metadata"]:
+            uid = obj["metadata"]["uid"]
+            await self._client.delete(SYSTEM, resource, objects.name(obj), namespace=NAMESPACE, uid=uid)
 
     @property
     def _client(self) -> Client:

@@ -27,6 +27,8 @@ LABEL = "alcove.io/plane"
 USER_LABEL = "alcove.io/plane-user"
 KEYS_ANNOTATION = "alcove.io/plane-keys"
 """Of the pod: which keys its API server has."""
+MOVED_ANNOTATION = "alcove.io/plane-moved"
+"""Of the claim: its store was made for a tenant that moved there."""
 STAMP_ANNOTATION, RENEW_ANNOTATION = "alcove.io/issued-for", "alcove.io/renew-after"
 STORE_SIZE = "1Gi"
 PORTS = range(16_443, 17_443)
@@ -54,16 +56,19 @@ class PlaneNames(Struct, frozen=True):
         """Of the Secret with a user's kubeconfig. Neither name has a dot, so no other tenant's Secret is named like it."""
         return f"plane-{self.tenant}.{name}"
 
-    def metadata(self, name: str, **more: object) -> Object:
-        owner = {
+    @property
+    def owner(self) -> Object:
+        return {
             "apiVersion": "v1",
             "kind": "Tenant",
             "name": self.tenant,
             "uid": self.uid,
             "controller": True,
         }
-        labels = {LABEL: self.tenant}
-        return {"name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner], **more}
+
+    def metadata(self, name: str, **more: object) -> Object:
+        labels, owners = {LABEL: self.tenant}, [self.owner]
+        return {"name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners, **more}
 
     def owns(self, obj: Object) -> bool:
         """Whether this Tenant owns the object, and not an earlier one of the same name."""
@@ -80,20 +85,30 @@ def user_secret(names: PlaneNames, user: str, kubeconfig: str, annotations: Mapp
     return {"metadata": metadata, "type": "Opaque", "data": encoded({"kubeconfig": kubeconfig})}
 
 
-def claim(names: PlaneNames, control_plane: Object) -> Object:
+def claim(names: PlaneNames, control_plane: Object, *, is_moved: bool = False) -> Object:
+    """`is_moved`: the store begins closed, and the tenant's objects are moved there."""
+    annotations = {MOVED_ANNOTATION: "true"} if is_moved else {}
     size = get(control_plane, "storage", "size", default=STORE_SIZE)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    return {"metadata": names.metadata(names.plane), "spec": spec}
+    return {"metadata": names.metadata(names.plane, annotations=annotations), "spec": spec}
 
 
-def stateful_set(names: PlaneNames, control_plane: Object, keys: PlaneKeys, port: int) -> Object:
+def stateful_set(
+    names: PlaneNames,
+    control_plane: Object,
+    keys: PlaneKeys,
+    port: int,
+    *,
+    is_stopped: bool = False,
+    is_moved: bool = False,
+) -> Object:
     labels = {LABEL: names.tenant}
     pod = {
         "metadata": {"labels": labels, "annotations": {KEYS_ANNOTATION: fingerprint(keys)}},
-        "spec": _pod(names, control_plane, port),
+        "spec": _pod(names, control_plane, port, is_moved=is_moved),
     }
     spec = {
-        "replicas": 1,
+        "replicas": 0 if is_stopped else 1,
         "serviceName": names.plane,
         "selector": {"matchLabels": labels},
         "template": pod,
@@ -140,7 +155,7 @@ def decoded(secret: Object) -> dict[str, str]:
         return {}
 
 
-def _pod(names: PlaneNames, control_plane: Object, port: int) -> Object:
+def _pod(names: PlaneNames, control_plane: Object, port: int, *, is_moved: bool) -> Object:
     spec: Object = {
         # It has to reach the agents of all nodes, and be reached by them, by controllers and by users.
         "hostNetwork": True,
@@ -156,7 +171,7 @@ def _pod(names: PlaneNames, control_plane: Object, port: int) -> Object:
             "fsGroup": _USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(names, control_plane, port)],
+        "containers": [_container(names, control_plane, port, is_moved=is_moved)],
         "volumes": [
             {"name": "store", "persistentVolumeClaim": {"claimName": names.plane}},
             {"name": "keys", "secret": {"secretName": names.plane, "defaultMode": 0o440}},
@@ -168,9 +183,11 @@ def _pod(names: PlaneNames, control_plane: Object, port: int) -> Object:
     return spec
 
 
-def _container(names: PlaneNames, control_plane: Object, port: int) -> Object:
+def _container(names: PlaneNames, control_plane: Object, port: int, *, is_moved: bool) -> Object:
     arguments = ["apiserver", "--tenant", names.tenant, "--keys", "/keys", "--data", "/store"]
     arguments += ["--host", "$(HOST_IP)", "--port", str(port)]
+    if is_moved:
+        arguments.append("--closed")
     for san in control_plane.get("certificateSANs") or ():
         arguments += ["--name", san]
     resources = control_plane.get("resources") or {}

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from alcove.api import objects
+from alcove.api.kinds.core.plane_sleep import API_SERVER_READY, ASLEEP, WAKING
 from alcove.api.objects import Object, get
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
 from alcove.controllers.planes import manifests
 
-CERTIFICATES_READY, STORE_READY = "CertificatesReady", "StoreReady"
-API_SERVER_READY, JOINED = "APIServerReady", "Joined"
+CERTIFICATES_READY, STORE_READY, JOINED = "CertificatesReady", "StoreReady", "Joined"
 
 
 class RunningServer(Struct, frozen=True):
@@ -38,23 +38,39 @@ def running_server(pods: Sequence[Object], port: int, keys_fingerprint: str) -> 
 
 
 def conditions_of(
-    claim: Object | None, server: RunningServer | None, error: str, *, has_joined: bool
+    claim: Object | None,
+    server: RunningServer | None,
+    error: str,
+    *,
+    has_joined: bool,
+    stop_reason: str = "",
 ) -> list[Condition]:
-    """`error` says why the server does not run; empty if that is not known."""
+    """`error` says why the server does not run; empty if that is not known. `stop_reason` says that it is asleep or
+    waking."""
     bound = claim is not None and get(claim, "status", "phase") == "Bound"
     unbound = f"The volume of the store is not bound yet{': ' if error else ''}{error}"
     store = "The volume of the store is bound" if bound else unbound
-    ready = server is not None
-    running = "The API server is ready" if ready else error or "The API server is starting"
     joined = (
         "Controllers have joined the plane" if has_joined else "Controllers have not joined the plane yet"
     )
     return [
         Condition(CERTIFICATES_READY, True, "Issued", "The plane's authority and keys are valid"),
         Condition(STORE_READY, bound, "Bound" if bound else "Unbound", store),
-        Condition(API_SERVER_READY, ready, "Ready" if ready else "NotReady", running),
+        _server_condition(server, error, stop_reason),
         Condition(JOINED, has_joined, "Joined" if has_joined else "NotJoined", joined),
     ]
+
+
+def _server_condition(server: RunningServer | None, error: str, stop_reason: str) -> Condition:
+    if stop_reason == ASLEEP:
+        message = (
+            "The tenant is asleep; a request to the home plane's address of the tenant starts the API server"
+        )
+        return Condition(API_SERVER_READY, False, ASLEEP, message)
+    if server is not None:
+        return Condition(API_SERVER_READY, True, "Ready", "The API server is ready")
+    reason = WAKING if stop_reason == WAKING else "NotReady"
+    return Condition(API_SERVER_READY, False, reason, error or "The API server is starting")
 
 
 def failed(condition: str, reason: str, message: str) -> Condition:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alcove.api.errors import ApiError, Forbidden, NotFound
+from alcove.api.errors import ApiError, NotFound
 from alcove.api.objects import Object
 from alcove.api.selectors import LabelSelector
 from alcove.client.changes import controller_uid
@@ -66,8 +66,14 @@ class ReplicaSetController(Controller):
         created = await self._create(client, key, replica_set, plan.create)
         error, deleted = await self._delete(client, key, replica_set, plan.delete)
         remaining = [pod for pod in owned if pod["metadata"]["name"] not in deleted] + created.objects
-        failure = _failure("FailedCreate", created.error) or _failure("FailedDelete", error)
+        is_ending = is_terminating(created.error)
+        failure = None if is_ending else _failure("FailedCreate", created.error)
+        failure = failure or _failure("FailedDelete", error)
         await self._write(client, key, replica_set, remaining, failure)
+        if is_ending:
+            return (
+                DONE  # The namespace is terminating, and the set with it: its finalizers may take any time.
+            )
         if failure is not None:
             raise ServerRefusal(failure.message) from created.error or error
         if len(remaining) != plans.replicas(replica_set) and plan != plans.NOTHING:
@@ -92,9 +98,7 @@ class ReplicaSetController(Controller):
             return created
 
         created = await slow_start(self._limits.of(key.tenant_key), range(number), create)
-        if isinstance(created.error, Forbidden) and is_terminating(created.error):
-            return CreatedObjects(created.objects)  # The namespace is terminating, and the set with it.
-        if created.error is not None:
+        if created.error is not None and not is_terminating(created.error):
             _raise_unless_refused(created.error)
             self.events.warning(
                 key.plane, replica_set, "FailedCreate", f"Error creating: {_message(created.error)}"

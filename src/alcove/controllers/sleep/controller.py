@@ -1,20 +1,23 @@
 """The sleep controller: decides which tenants are asleep, and writes it to the condition `Asleep` of the Tenant.
 
 Nobody else decides it. The scheduler does not place pods of a tenant that is asleep, the API server accepts no pod with a
-node for it, its jobs and cron jobs are treated as suspended, and `SleepingPods` ends the pods that run.
+node for it, its jobs and cron jobs are treated as suspended, and `SleepingPods` ends the pods that run. The plane controller
+then stops a dedicated API server, which also says when its users sent requests to its own address.
 """
 
 from __future__ import annotations
 
 from alcove.api import meta
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.api.kinds.core.sleep import ASLEEP, inactivity_seconds, is_asleep, sleep_of
-from alcove.client.keys import HOME, ObjectKey
+from alcove.client.keys import ObjectKey, PlaneId
 from alcove.client.resources import TENANTS
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.sleep.plan import decide
+from alcove.controllers.sleep.plan import decide, latest_activity
+from alcove.controllers.tenants.controller import tenant_key
 
 RESYNC_SECONDS_MAX = 3600.0
 """Timers do not notice when the wall clock is set, so the decision is made again at least this often."""
@@ -27,8 +30,8 @@ class SleepController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
-        self.on(self._tenants)
+        self._tenants = self.mirror(TENANTS)
+        self.on(self._tenants, lambda change: (tenant_key(TenantId(change.key.name)),))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
@@ -42,6 +45,9 @@ class SleepController(Controller):
             status.pop("lastActivityTime", None)
         else:
             status.setdefault("lastActivityTime", meta.format_time(now))
+            on_plane = self._tenants.get(ObjectKey(PlaneId(key.name), SYSTEM, "", key.name))
+            if on_plane is not None and is_dedicated(tenant):
+                status["lastActivityTime"] = latest_activity(tenant, on_plane, now)
         decision = decide(tenant, now)
         condition = Condition(ASLEEP, decision.is_asleep, decision.reason, decision.message)
         status["conditions"] = conditions.updated(before.get("conditions") or [], [condition], now)

@@ -26,6 +26,10 @@ LOOKBACK_SECONDS = (3600.0, 86_400.0, 32 * 86_400.0, 367 * 86_400.0)
 """How far to look for the latest time of a schedule, in steps: most have one every day. An older one does not count."""
 
 
+CLAIMS_PER_INTERVAL = 20
+"""How often a dedicated plane's word of its users' activity counts within `spec.sleep.afterInactivity`, at most."""
+
+
 class SleepDecision(Struct, frozen=True):
     is_asleep: bool
     reason: str
@@ -52,6 +56,20 @@ def decide(tenant: Object, now: float) -> SleepDecision:
     if latest is None:
         return SleepDecision(False, "Awake", "nothing puts the tenant to sleep", upcoming)
     return SleepDecision(latest.is_asleep, latest.reason, latest.message, upcoming)
+
+
+def latest_activity(tenant: Object, on_plane: Object, now: float) -> str:
+    """`status.lastActivityTime` of a dedicated tenant, whose Tenant on its plane says it too. The plane may say anything:
+    it counts only now and then, and at most until now."""
+    written: str = tenant["status"]["lastActivityTime"]
+    seconds = inactivity_seconds(tenant)
+    try:
+        claimed = meta.parse_time(get(on_plane, "status", "lastActivityTime", default=""))
+    except (TypeError, ValueError, OverflowError):
+        return written
+    at = min(claimed, now)
+    is_newer = seconds is not None and at - meta.parse_time(written) >= seconds / CLAIMS_PER_INTERVAL
+    return meta.format_time(at) if is_newer else written
 
 
 def _requests(tenant: Object, now: float) -> Iterator[_SleepEvent]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import orjson
+from msgspec import structs
 
 from alcove.api import objects
 from alcove.api.errors import AlreadyExists, Forbidden, NotFound
@@ -26,6 +27,7 @@ from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.resources import CONFIG_MAPS, JOBS, PODS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, controller_of
+from alcove.controllers.network.tenancy import TenantLookup
 from alcove.controllers.sleep.sleepers import Sleepers
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
 from alcove.controllers.workloads import pods
@@ -38,7 +40,12 @@ PLANE_SECONDS = 30.0
 
 
 def _recorded(record: Object) -> Iterable[str]:
-    return (str(_pod_key(record)),)
+    return (_name(_pod_key(record)),)
+
+
+def _name(key: ObjectKey) -> str:
+    """On whatever plane: the tenant may have moved since."""
+    return f"{key.tenant}/{key.namespace}/{key.name}"
 
 
 def _pod_key(record: Object) -> ObjectKey:
@@ -58,6 +65,7 @@ class SleepingPods(Controller):
             CONFIG_MAPS, {"pod": _recorded}, tenant=SYSTEM, labels=f"{RECORD}=true", only=HOME
         )
         self._sleepers = Sleepers(self, self._pods)
+        self._tenancy = TenantLookup(self)
         self.on(self._pods, self._of_pod)
         self.on(self._records, lambda change: (_pod_key(change.obj),))
 
@@ -67,8 +75,10 @@ class SleepingPods(Controller):
             yield change.key
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        if key.plane not in self.context.planes.ids():
+        plane = self._tenancy.plane_of(key.tenant)
+        if plane is None:
             return Result(after_seconds=PLANE_SECONDS)
+        key = structs.replace(key, plane=plane)
         pod, record = self._pods.get(key), self._record_of(key)
         if record is not None and (pod is None or pod["metadata"]["uid"] != record["data"]["uid"]):
             await self._bring_back(key, pod, record)
@@ -95,7 +105,7 @@ class SleepingPods(Controller):
     # Records
 
     def _record_of(self, key: ObjectKey) -> Object | None:
-        return next(iter(self._records.find("pod", HOME, SYSTEM, str(key))), None)
+        return next(iter(self._records.find("pod", HOME, SYSTEM, _name(key))), None)
 
     async def _record(self, key: ObjectKey, pod: Object) -> None:
         uid = pod["metadata"]["uid"]

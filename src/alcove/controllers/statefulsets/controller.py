@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alcove.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from alcove.api.errors import AlreadyExists, ApiError, NotFound
 from alcove.api.objects import Object, get, labels
 from alcove.client.changes import controller_uid
 from alcove.client.client import Patch
@@ -107,9 +107,9 @@ class StatefulSetController(Controller):
 
         created = await slow_start(self._limits.of(key.tenant_key), steps, create)
         error = created.error
-        if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
+        if error is None:
             return
-        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error):
+        if not isinstance(error, ApiError) or is_namespace_or_tenant_missing(error) or is_terminating(error):
             raise error
         name = identity.pod_name(stateful_set, steps[len(created.objects)].ordinal)
         self._record_event(key, stateful_set, "create", name, error)

@@ -5,7 +5,7 @@ administrator deletes after that are not created again.
 
 A dedicated tenant has a Tenant object on the home plane and one on its dedicated plane, which holds the
 tenant's other objects. The controller creates and deletes the one on the dedicated plane along with the one
-at home; the latter is removed only when the former is.
+at home; the latter is removed only when the former is. A foreign tenant has one at home only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from alcove.api import meta, objects
 from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.backups import must_save_before_delete
+from alcove.api.kinds.core.control_planes import MOVING, has_own_plane, is_foreign
 from alcove.api.kinds.core.tenants import FINALIZER
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
@@ -36,6 +37,13 @@ PLANE_DELETION_SECONDS_MAX = 600.0
 """How often to check whether the plane of a dedicated tenant has joined."""
 INITIALIZED = "Initialized"
 _FIRST_OBJECTS = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant's initial objects were created")
+_FOREIGN_OBJECTS = Condition(
+    INITIALIZED, True, "PlaneJoined", "The tenant's objects are on its foreign plane"
+)
+_PLANE_JOINED = Condition("Joined", True, "Joined", "The controllers have joined the tenant's foreign plane")
+_PLANE_MISSING = Condition(
+    "Joined", False, "NotJoined", "The controllers have not joined a foreign plane; see `alcove plane join`"
+)
 
 
 def tenant_key(tenant: TenantId) -> ObjectKey:
@@ -43,9 +51,16 @@ def tenant_key(tenant: TenantId) -> ObjectKey:
 
 
 def plane_of(tenant: Object) -> PlaneId:
-    """The plane of a tenant's objects. A dedicated plane has the tenant's name."""
-    mode = objects.get(tenant, "spec", "controlPlane", "mode")
-    return PlaneId(objects.name(tenant)) if mode == "Dedicated" else HOME
+    """The plane of a tenant's objects. A dedicated or foreign plane has the tenant's name."""
+    return PlaneId(objects.name(tenant)) if has_own_plane(tenant) else HOME
+
+
+def _copied(tenant: Object) -> Object:
+    """What the Tenant on a dedicated plane has of the one at home, as a patch: whose certificates are not accepted, and
+    whether its API server has to tell when users sent requests."""
+    seconds = objects.get(tenant, "spec", "sleep", "afterInactivity", default=None)
+    revoked = objects.get(tenant, "spec", "revokedCertificates", default=[])
+    return {"spec": {"revokedCertificates": revoked, "sleep": {"afterInactivity": seconds}}}
 
 
 class TenantController(Controller):
@@ -88,6 +103,8 @@ class TenantController(Controller):
             self._reports.forget(key)
             return DONE
         is_terminating = "deletionTimestamp" in tenant["metadata"]
+        if key.plane == HOME and is_foreign(tenant):
+            return await self._follow_foreign(key, tenant)
         if key.plane == HOME and must_save_before_delete(tenant):
             return DONE  # The status of its backup enqueues it again.
         if key.plane == HOME and plane_of(tenant) != HOME:
@@ -111,9 +128,8 @@ class TenantController(Controller):
             new_tenant = {"metadata": {"name": key.name}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
             await self._create(self.context.planes.client(plane), SYSTEM, InitialObject(TENANTS, new_tenant))
             return DONE
-        revoked = objects.get(tenant, "spec", "revokedCertificates", default=[])
-        if objects.get(existing, "spec", "revokedCertificates", default=[]) != revoked:
-            change = {"spec": {"revokedCertificates": revoked}}
+        change = _copied(tenant)
+        if change != _copied(existing):
             await self.context.planes.client(plane).patch(SYSTEM, TENANTS, key.name, change)
         if conditions.is_true(existing, INITIALIZED):
             await self._report(key, tenant, [_FIRST_OBJECTS])
@@ -125,6 +141,8 @@ class TenantController(Controller):
         Whatever it has goes with its volume and its pods."""
         if FINALIZER not in objects.get(tenant, "spec", "finalizers", default=()):
             return DONE
+        if conditions.is_true(tenant, MOVING):
+            return Result(after_seconds=PLANE_SECONDS)  # Something of it may still be at home.
         plane, name = plane_of(tenant), objects.name(tenant)
         since = meta.parse_time(tenant["metadata"]["deletionTimestamp"])
         remaining_seconds = since + PLANE_DELETION_SECONDS_MAX - self.clock()
@@ -142,6 +160,22 @@ class TenantController(Controller):
             except NotFound:
                 pass  # The watch event of the deletion enqueues the tenant again.
         return Result(after_seconds=remaining_seconds)
+
+    # Foreign planes
+
+    async def _follow_foreign(self, key: ObjectKey, tenant: Object) -> Result:
+        """Reports whether the plane has joined. What is on it stays when the tenant is deleted: it is not ring0's. What
+        ring0 has made for it, its networks and addresses, goes with the tenant."""
+        if "deletionTimestamp" in tenant["metadata"]:
+            if FINALIZER in objects.get(tenant, "spec", "finalizers", default=()):
+                await self._finish(HOME, tenant)
+            return DONE
+        has_joined = plane_of(tenant) in self.context.planes.ids()
+        desired = [_PLANE_JOINED if has_joined else _PLANE_MISSING]
+        if has_joined:
+            desired.append(_FOREIGN_OBJECTS)
+        await self._report(key, tenant, desired)
+        return Result(after_seconds=PLANE_SECONDS)
 
     # Initialization
 

@@ -70,7 +70,8 @@ class _NamespaceSelectors:
 
 
 class SelectorIndex:
-    """Subscribes to the mirror on construction."""
+    """Subscribes to the mirror on construction. An object that selects nothing is not in it: every tenant has services
+    without selectors."""
 
     def __init__(self, mirror: Mirror, selector_of: SelectorOf = label_selector) -> None:
         self._selector_of = selector_of
@@ -80,10 +81,9 @@ class SelectorIndex:
     def _follow(self, change: ObjectChange) -> None:
         key = change.key
         namespace = (key.plane, key.tenant, key.namespace)
-        if change.kind is not ChangeType.DELETED:
-            self._selectors.setdefault(namespace, _NamespaceSelectors()).put(
-                key.name, self._selector_of(change.obj)
-            )
+        selector = NOTHING if change.kind is ChangeType.DELETED else self._selector_of(change.obj)
+        if selector is not NOTHING:
+            self._selectors.setdefault(namespace, _NamespaceSelectors()).put(key.name, selector)
             return
         selectors = self._selectors.get(namespace)
         if selectors is not None:

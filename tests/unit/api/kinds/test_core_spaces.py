@@ -40,7 +40,7 @@ def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
         ({"weight": 0}, ["spec.weight: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
         ({"weight": -1}, ["spec.weight: Invalid value: -1: must be between 1 and 2147483647, inclusive"]),
         ({"controlPlane": {"mode": "Own"}}, [
-            'spec.controlPlane.mode: Unsupported value: "Own": supported values: "Dedicated", "Shared"'
+            'spec.controlPlane.mode: Unsupported value: "Own": supported values: "Dedicated", "Foreign", "Shared"'
         ]),
         ({"quota": {"hard": {"pods": "1.5"}}}, [
             'spec.quota.hard[pods]: Invalid value: "1500m": must be an integer'

@@ -6,10 +6,17 @@ from typing import BinaryIO, cast
 import pytest
 
 from alcove.cli.errors import CliError
+from alcove.cli.tenant_backup import sealing
 from alcove.cli.tenant_backup.sealing import CHUNK_BYTES, MAGIC, SealingWriter, UnsealingReader
 
 PHRASE = b"correct horse"
 SEALED_CHUNK = CHUNK_BYTES + 16
+
+
+@pytest.fixture(autouse=True)
+def cheap_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a key costs is no matter of the format: one test uses the real cost."""
+    monkeypatch.setattr(sealing, "SCRYPT_N", 1 << 4)
 
 
 def sealed(*chunks: bytes) -> bytes:
@@ -33,6 +40,12 @@ def opened(content: bytes, phrase: bytes = PHRASE) -> bytes:
 def test_what_was_written_is_read(size: int) -> None:
     content = bytes(index % 251 for index in range(size))
     assert opened(sealed(content[: size // 3], content[size // 3 :])) == content
+
+
+def test_a_key_takes_as_much_memory_as_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert sealing.SCRYPT_N * 8 * 128 == 64 << 20
+    assert opened(sealed(b"content")) == b"content"
 
 
 def test_nothing_of_the_content_is_seen() -> None:

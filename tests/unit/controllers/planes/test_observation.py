@@ -35,6 +35,18 @@ def test_conditions() -> None:
     ]
 
 
+def test_the_server_of_a_tenant_that_is_asleep() -> None:
+    def reported(server: RunningServer | None, stop_reason: str) -> tuple[bool, str]:
+        made = conditions_of(None, server, "", has_joined=True, stop_reason=stop_reason)
+        return next((each.status, each.reason) for each in made if each.type == "APIServerReady")
+
+    running = RunningServer("u", "1")
+    assert reported(running, "Asleep") == (False, "Asleep"), "said before it is stopped"
+    assert reported(None, "Asleep") == (False, "Asleep")
+    assert reported(None, "Waking") == (False, "Waking")
+    assert reported(running, "Waking") == (True, "Ready")
+
+
 def test_the_last_error_is_what_the_pod_says() -> None:
     def container(**state: Any) -> dict[str, Any]:
         return pod(containerStatuses=[{"name": "apiserver", **state}])

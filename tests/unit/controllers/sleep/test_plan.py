@@ -6,7 +6,7 @@ import pytest
 
 from alcove.api import meta
 from alcove.api.objects import Object
-from alcove.controllers.sleep.plan import decide
+from alcove.controllers.sleep.plan import decide, latest_activity
 
 HOUR = 3600.0
 WEDNESDAY = meta.parse_time("2026-11-18T00:00:00Z")
@@ -59,3 +59,21 @@ def test_the_latest_event_decides(
     assert (decision.is_asleep, decision.reason) == (asleep, reason)
     expected = None if next_hour is None else WEDNESDAY + next_hour * HOUR
     assert decision.next_change == expected
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [
+        ({}, at(10)),
+        ({"lastActivityTime": at(9)}, at(10)),
+        ({"lastActivityTime": at(10.01)}, at(10)),  # Too soon to be written again.
+        ({"lastActivityTime": at(11)}, at(11)),
+        ({"lastActivityTime": at(1000)}, at(12)),
+        ({"lastActivityTime": "soon"}, at(10)),
+        ({"lastActivityTime": 5}, at(10)),
+    ],
+)
+def test_what_a_dedicated_plane_says_of_its_users_counts_until_now(claimed: Object, expected: str) -> None:
+    on_plane = {"metadata": {"name": "acme"}, "status": claimed}
+    found = latest_activity(tenant(10, afterInactivity="2h"), on_plane, WEDNESDAY + 12 * HOUR)
+    assert found == expected

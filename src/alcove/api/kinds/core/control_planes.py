@@ -1,4 +1,8 @@
-"""`Tenant.spec.controlPlane`: which API server serves a tenant, and how a dedicated one runs."""
+"""`Tenant.spec.controlPlane`: which API server serves a tenant, and how a dedicated one runs.
+
+`spec.controlPlane.mode` says which API server should serve the tenant, `status.controlPlane.mode` which one does. They differ
+while the tenant moves. The status has no mode as long as the tenant has never moved.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,13 +10,16 @@ from ipaddress import ip_address
 
 from alcove.api import names, quantity
 from alcove.api.fields import FieldError, duplicate, forbidden, invalid, too_many
+from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.resources import check_amount
 from alcove.api.objects import Object, get
 from alcove.api.quantity import QuantityError
 from alcove.api.validation import FieldErrors, check_choice, check_value
 
-SHARED, DEDICATED = "Shared", "Dedicated"
-MODES = (DEDICATED, SHARED)
+SHARED, DEDICATED, FOREIGN = "Shared", "Dedicated", "Foreign"
+MODES = (DEDICATED, FOREIGN, SHARED)
+MOVING = "Moving"
+"""The condition of a Tenant that moves: true until nothing of it is left at the other API server."""
 STORES = ("sqlite",)
 STORE_BYTES_MIN = 64 << 20
 """A smaller volume could not hold the log of a new store and its audit log."""
@@ -31,14 +38,44 @@ def mode_of(tenant: Object) -> str:
     return str(get(tenant, "spec", "controlPlane", "mode", default=SHARED))
 
 
+def serving_mode(tenant: Object) -> str:
+    """Which API server serves the tenant now."""
+    return str(get(tenant, "status", "controlPlane", "mode", default="") or mode_of(tenant))
+
+
 def is_dedicated(tenant: Object) -> bool:
-    return mode_of(tenant) == DEDICATED
+    """Whether a dedicated API server serves the tenant."""
+    return serving_mode(tenant) == DEDICATED
+
+
+def has_own_plane(tenant: Object) -> bool:
+    """Whether its objects are on a plane of its own, dedicated or foreign, joined or not."""
+    return serving_mode(tenant) != SHARED
+
+
+def target_mode(tenant: Object) -> str:
+    """Which API server should serve the tenant. One that is being deleted stays where it is."""
+    return serving_mode(tenant) if "deletionTimestamp" in tenant["metadata"] else mode_of(tenant)
+
+
+def is_moving(tenant: Object) -> bool:
+    return target_mode(tenant) != serving_mode(tenant)
+
+
+def needs_plane(tenant: Object) -> bool:
+    """Whether ring0 has to run an API server for the tenant, which serves it now or should."""
+    return DEDICATED in (serving_mode(tenant), target_mode(tenant))
+
+
+def is_foreign(tenant: Object) -> bool:
+    """Whether it is served by an API server that ring0 does not run (`alcove plane join`)."""
+    return mode_of(tenant) == FOREIGN
 
 
 def check_control_plane(tenant: Object, errors: FieldErrors) -> None:
     path, plane = "spec.controlPlane", get(tenant, "spec", "controlPlane", default=None) or {}
     name = get(tenant, "metadata", "name", default="")
-    if is_dedicated(tenant) and len(name) > TENANT_LENGTH_MAX:
+    if mode_of(tenant) == DEDICATED and len(name) > TENANT_LENGTH_MAX:
         message = f"must be at most {TENANT_LENGTH_MAX} characters for a tenant with a dedicated API server"
         errors.append(invalid("metadata.name", name, message))
     check_choice(plane.get("mode", ""), MODES, f"{path}.mode", errors)
@@ -55,12 +92,32 @@ def check_control_plane(tenant: Object, errors: FieldErrors) -> None:
     _check_users(plane.get("users") or [], f"{path}.users", errors)
 
 
-def check_mode_unchanged(new: Object, old: Object) -> list[FieldError]:
-    """The objects of a tenant do not follow it to another store, so its mode is fixed."""
+def check_mode_change(new: Object, old: Object) -> list[FieldError]:
     if mode_of(new) == mode_of(old):
         return []
-    message = "may not be changed: moving a tenant's objects to another API server is not supported yet"
-    return [forbidden("spec.controlPlane.mode", message)]
+    path = "spec.controlPlane.mode"
+    if "deletionTimestamp" in old["metadata"]:
+        return [forbidden(path, "may not be changed while the tenant is being deleted")]
+    if FOREIGN in (mode_of(new), mode_of(old)):
+        return [forbidden(path, "may not be changed: a tenant does not move to or from a foreign plane")]
+    if get(old, "metadata", "name") == SYSTEM:
+        return [forbidden(path, "may not be changed: ring0 is served by the home plane")]
+    return []
+
+
+def keep_serving_mode(new: Object, old: Object) -> None:
+    """Records with a change of the mode which API server serves the tenant until it has moved."""
+    if mode_of(new) != mode_of(old):
+        plane = new.setdefault("status", {}).setdefault("controlPlane", {})
+        plane.setdefault("mode", serving_mode(old))
+
+
+def check_serving_mode(tenant: Object) -> list[FieldError]:
+    """Of a write to the status."""
+    errors: list[FieldError] = []
+    if mode := get(tenant, "status", "controlPlane", "mode", default=""):
+        check_choice(mode, MODES, "status.controlPlane.mode", errors)
+    return errors
 
 
 def _check_storage(storage: Object, path: str, errors: FieldErrors) -> None:

@@ -5,13 +5,13 @@ Containers, pods, limit ranges, quotas and nodes share these rules.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from typing import Any
 
 from alcove.api import names, quantity
 from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
 from alcove.api.objects import Object
 from alcove.api.quantity import MILLI, ONE, Quantity, QuantityError
+from alcove.api.short_cache import cache_short
 from alcove.api.validation import NOT_NEGATIVE, FieldErrors, check_value, read_quantity
 
 NameRule = Callable[[str, str, FieldErrors], None]
@@ -213,7 +213,7 @@ def _check_claim_repeats(
     seen.add(key)
 
 
-@lru_cache(maxsize=4096)
+@cache_short(4096)
 def _rounded(text: str) -> str:
     return str(quantity.parse(text).rounded_up(MILLI))
 

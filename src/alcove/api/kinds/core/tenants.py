@@ -9,7 +9,13 @@ from alcove.api.fields import FieldError, invalid, too_many
 from alcove.api.ids import ALL
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.core.backups import check_backup
-from alcove.api.kinds.core.control_planes import SHARED, check_control_plane, check_mode_unchanged
+from alcove.api.kinds.core.control_planes import (
+    SHARED,
+    check_control_plane,
+    check_mode_change,
+    check_serving_mode,
+    keep_serving_mode,
+)
 from alcove.api.kinds.core.lifecycles import (
     activate,
     check_finalizers,
@@ -162,20 +168,29 @@ def _is_more(amount: str, other: str) -> bool:
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
     """`spec.storageClusterId`, the store of the tenant's objects, is immutable."""
-    errors = check_mode_unchanged(new, old)
+    errors = check_mode_change(new, old)
     field = "storageClusterId"
     immutable(get(new, "spec", field), get(old, "spec", field), f"spec.{field}", errors)
     return errors
+
+
+def _prepare_update(new: Object, old: Object) -> None:
+    keep_finalizers(new, old)
+    keep_serving_mode(new, old)
+
+
+def _validate_status(new: Object, old: Object) -> list[FieldError]:
+    return [*validate_phase(new, old), *check_serving_mode(new)]
 
 
 STRATEGY = Strategy(
     default=_default,
     validate=_validate,
     validate_update=_validate_update,
-    validate_status=validate_phase,
+    validate_status=_validate_status,
     prepare_create=lambda tenant: activate(tenant, FINALIZER),
     validate_subresource={"finalize": validate_finalize},
-    prepare_update=keep_finalizers,
+    prepare_update=_prepare_update,
     fields={"status.phase": phase},
     status_leaves=CLIENT_METADATA,
     has_status=True,

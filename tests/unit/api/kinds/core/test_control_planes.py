@@ -6,6 +6,13 @@ from typing import Any
 import pytest
 
 from alcove.api.kinds.core import STRATEGIES
+from alcove.api.kinds.core.control_planes import (
+    is_dedicated,
+    is_moving,
+    needs_plane,
+    serving_mode,
+    target_mode,
+)
 from alcove.api.objects import Object
 
 TENANTS = STRATEGIES["tenants"]
@@ -79,11 +86,50 @@ def test_a_name_must_leave_room_for_those_of_its_servers_pod() -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [("Shared", "Dedicated"), ("Dedicated", "Shared")])
-def test_a_tenant_cannot_be_parted_from_its_objects(old: str, new: str) -> None:
+def test_a_change_of_the_mode_records_who_serves_the_tenant_until_it_has_moved(old: str, new: str) -> None:
+    before = tenant(mode=old)
+    after = copy.deepcopy(before)
+    after["spec"]["controlPlane"]["mode"] = new
+    assert TENANTS.validate_update(after, before) == []
+    TENANTS.prepare_update(after, before)
+    assert (serving_mode(after), target_mode(after), is_moving(after)) == (old, new, True)
+    assert is_dedicated(after) == (old == "Dedicated") and needs_plane(after)
+    back = copy.deepcopy(after)
+    back["spec"]["controlPlane"]["mode"] = old
+    TENANTS.prepare_update(back, after)
+    assert (serving_mode(back), is_moving(back)) == (old, False)
+    after["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not is_moving(after), "it stays where it is, and is deleted there"
+
+
+def test_neither_ring0_nor_a_tenant_that_is_being_deleted_moves() -> None:
+    before = tenant(mode="Shared")
+    after = copy.deepcopy(before)
+    after["spec"]["controlPlane"]["mode"] = "Dedicated"
+    before["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    [error] = TENANTS.validate_update(after, before)
+    assert "while the tenant is being deleted" in str(error)
+    before["metadata"] = {"name": "system"}
+    [error] = TENANTS.validate_update(after, before)
+    assert "ring0 is served by the home plane" in str(error)
+
+
+def test_a_status_names_a_mode_that_there_is() -> None:
+    before = tenant(mode="Shared")
+    before["status"] = {"phase": "Active"}
+    after = copy.deepcopy(before)
+    after["status"]["controlPlane"] = {"mode": "Elsewhere"}
+    [error] = TENANTS.validate_status(after, before)
+    assert str(error).startswith("status.controlPlane.mode")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Shared", "Foreign"), ("Dedicated", "Foreign"), ("Foreign", "Shared"), ("Foreign", "Dedicated")],
+)
+def test_a_tenant_does_not_move_to_or_from_a_foreign_plane(old: str, new: str) -> None:
     before = tenant(mode=old)
     after = copy.deepcopy(before)
     after["spec"]["controlPlane"]["mode"] = new
     [error] = TENANTS.validate_update(after, before)
-    assert str(error).startswith("spec.controlPlane.mode: Forbidden: may not be changed")
-    after["spec"]["controlPlane"] = {"mode": old, "users": [{"name": "dev"}]}
-    assert TENANTS.validate_update(after, before) == []
+    assert str(error).startswith("spec.controlPlane.mode: Forbidden")
