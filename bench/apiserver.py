@@ -25,8 +25,9 @@ import orjson
 import uvloop
 from msgspec import Struct
 
+from alcove.testing.kube_apiserver import kubernetes_assets
 from bench import apiserver_services, load
-from bench.servers import Alcove, Bare, Kubernetes, kubernetes_assets
+from bench.servers import Alcove, Bare, Kubernetes
 
 HOST = "127.0.0.1"
 HEADERS = {"Accept": "application/json", "User-Agent": "bench"}

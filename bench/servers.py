@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
-
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
+from alcove.testing.kube_apiserver import KubeApiServer
 from alcove.testing.server import LocalServer
 from alcove.testing.workers import WorkerServer
 
@@ -154,113 +153,23 @@ def wait_for_port(
     raise RuntimeError(f"nothing answers on port {port}")
 
 
-def _public(key_pem: bytes) -> bytes:
-    key = serialization.load_pem_private_key(key_pem, password=None)
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_key().public_bytes(serialization.Encoding.PEM, form)
-
-
-class Kubernetes:
+class Kubernetes(KubeApiServer):
     """kube-apiserver and etcd from KUBEBUILDER_ASSETS, with client certificates and RBAC as ours."""
 
     def __init__(self, directory: Path, assets: Path) -> None:
-        self._directory = directory / "kubernetes"
-        self._assets = assets
-        self.port = free_port()
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Kubernetes:
-        pki = self._directory / "pki"
-        pki.mkdir(parents=True)
-        now = time.time()
-        self._authority = CertificateAuthority.open(pki, now)
-        serving = self._authority.serving(["localhost", "127.0.0.1"], now)
-        (pki / "serving.crt").write_bytes(serving.certificate_pem)
-        (pki / "serving.key").write_bytes(serving.key_pem)
-        (pki / "signing.pub").write_bytes(_public(serving.key_pem))
-        etcd, peer = free_port(), free_port()
-        self._start(
-            "etcd",
-            f"--data-dir={self._directory / 'etcd'}",
-            f"--listen-client-urls=http://127.0.0.1:{etcd}",
-            f"--advertise-client-urls=http://127.0.0.1:{etcd}",
-            f"--listen-peer-urls=http://127.0.0.1:{peer}",
-        )
-        wait_for_port(etcd, self._processes[0])
-        self._start(
-            "kube-apiserver",
-            f"--etcd-servers=http://127.0.0.1:{etcd}",
-            f"--secure-port={self.port}",
-            "--bind-address=127.0.0.1",
-            f"--tls-cert-file={pki / 'serving.crt'}",
-            f"--tls-private-key-file={pki / 'serving.key'}",
-            f"--client-ca-file={pki / 'ca.crt'}",
-            "--authorization-mode=RBAC",
+        super().__init__(
+            directory,
+            assets,
             "--disable-admission-plugins=ServiceAccount",
-            "--service-account-issuer=https://localhost",
-            f"--service-account-key-file={pki / 'signing.pub'}",
-            f"--service-account-signing-key-file={pki / 'serving.key'}",
-            f"--cert-dir={self._directory}",
             "--service-cluster-ip-range=10.96.0.0/16",
         )
-        wait_for_port(self.port, self._processes[1], self._is_ready)
-        return self
-
-    def _start(self, program: str, *arguments: str) -> None:
-        with (self._directory / f"{program}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen([self._assets / program, *arguments], stdout=log, stderr=log)
-            )
-
-    def _is_ready(self) -> bool:
-        import urllib.request
-
-        context = ssl.create_default_context(cadata=self._authority.certificate_pem.decode())
-        try:
-            with urllib.request.urlopen(f"https://localhost:{self.port}/readyz", context=context) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
 
     def caller(self) -> ssl.SSLContext:
-        """system:masters, in Kubernetes' own form: the group is the organisation."""
-        from datetime import timedelta
-
-        from cryptography import x509
-        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-        from alcove.apiserver.auth import certificates
-
-        key = certificates.new_key()
-        name = x509.Name(
-            [
-                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
-                x509.NameAttribute(NameOID.COMMON_NAME, "bench"),
-            ]
-        )
-        profile = certificates.CertificateProfile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
-        signed = self._authority.sign(key.public_key(), name, profile, time.time(), timedelta(days=1))
-        pair = self._directory / "client.pem"
-        pair.write_bytes(certificates.pem(signed) + certificates.to_pem(key))
-        context = ssl.create_default_context(cadata=self._authority.certificate_pem.decode())
+        pair = self.directory / "client.pem"
+        pair.write_bytes(b"".join(self.client("bench")))
+        context = ssl.create_default_context(cadata=self.authority.certificate_pem.decode())
         context.load_cert_chain(pair)
         return context
 
     def resident_mb(self) -> float:
-        return sum(resident_mb(process.pid) for process in self._processes)
-
-    def __exit__(self, *_exc: object) -> None:
-        for process in reversed(self._processes):
-            process.kill()
-            process.wait()
-
-
-def kubernetes_assets() -> Path | None:
-    given = os.environ.get("KUBEBUILDER_ASSETS")
-    if not given:
-        return None
-    folder = Path(given)
-    missing = [name for name in ("kube-apiserver", "etcd") if not (folder / name).exists()]
-    if missing:
-        raise SystemExit(f"KUBEBUILDER_ASSETS={folder} has no {', '.join(missing)}")
-    return folder
+        return sum(resident_mb(process.pid) for process in self.processes)

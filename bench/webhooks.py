@@ -135,7 +135,8 @@ async def measure(webhooks: Webhooks, clients: dict[str, Object], seconds: float
     while time.monotonic() < deadline:
         for name, client in clients.items():
             started = time.perf_counter()
-            await webhooks.call(TENANT, client, body, timeout_seconds=10)
+            async with webhooks.call(TENANT, client, body, timeout_seconds=10):
+                pass
             took[name].append((time.perf_counter() - started) * 1000)
     return {name: times[5:] for name, times in took.items()}
 

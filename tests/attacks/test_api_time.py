@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 from alcove.testing.server import Caller, LocalServer
+from alcove.testing.webhook_server import WebhookServer
 
 pytestmark = pytest.mark.slow  # Watches the clock.
 SECONDS = 1.0
@@ -33,6 +34,7 @@ NAMESPACE = "/api/v1/namespaces/default"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CUSTOM = "/apis/time.example/v1/namespaces/default"
+OF_TIME = {"apiVersion": "time.example/v1"}
 SECRETS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
 
 
@@ -198,6 +200,37 @@ def list_with_too_many_requirements(_caller: Caller) -> Request:
     return Request("GET", f"/api/v1/configmaps?labelSelector={selector}", None, "", (400,))
 
 
+def many_webhooks_that_do_not_match(caller: Caller) -> Request:
+    hook = {
+        "rules": [SECRETS],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://webhook.example.com/"},
+        "namespaceSelector": {"matchLabels": {"a": "b"}},
+    }
+    hooks = [{**hook, "name": f"h{index}.time.example"} for index in range(300)]
+    must(
+        caller,
+        f"{ADMISSION}/validatingwebhookconfigurations",
+        {"metadata": {"name": "all"}, "webhooks": hooks},
+    )
+    return post(f"{NAMESPACE}/secrets?dryRun=All", {"metadata": {"name": "s"}}, 201)
+
+
+def patch_with_many_copies(caller: Caller) -> Request:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    must(caller, DEFINITIONS, definition("Copied", schema))
+    must(
+        caller,
+        f"{CUSTOM}/copieds",
+        {**OF_TIME, "kind": "Copied", "metadata": {"name": "c"}, "a": [[]] * 20_000},
+    )
+    copies = [{"op": "copy", "from": "/a", "path": f"/b{index}"} for index in range(3)]
+    doubled = [{"op": "copy", "from": "", "path": f"/c{index}"} for index in range(4)]
+    body = orjson.dumps([*copies, *doubled])
+    return Request("PATCH", f"{CUSTOM}/copieds/c", body, "application/json-patch+json", (422,))
+
+
 ATTACKS: list[Callable[[Caller], Request]] = [
     policy_with_a_costly_expression,
     policy_that_takes_long_to_compile,
@@ -215,6 +248,8 @@ ATTACKS: list[Callable[[Caller], Request]] = [
     pod_with_many_containers,
     list_with_many_requirements,
     list_with_too_many_requirements,
+    patch_with_many_copies,
+    many_webhooks_that_do_not_match,
 ]
 
 
@@ -263,6 +298,13 @@ def sending(caller: Caller, request: Request) -> Iterator[set[int]]:
 
 
 @pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """One that lets tenants' webhooks be on loopback, where the tests' are."""
+    with LocalServer(tmp_path_factory.mktemp("time"), "--webhook-network", "127.0.0.0/8") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def quiet(server: LocalServer) -> Caller:
     """The administrator of another tenant."""
     return server.make_tenant("quiet")
@@ -270,7 +312,41 @@ def quiet(server: LocalServer) -> Caller:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_nobody_waits_for(attack: Callable[[Caller], Request], tenant: Caller, quiet: Caller) -> None:
-    request = attack(tenant)
+    check_nobody_waits(attack(tenant), tenant, quiet)
+
+
+MANY_VALUES = orjson.dumps({"kind": "AdmissionReview", "response": {}, "more": [[]] * 1_000_000})
+
+
+def test_nobody_waits_for_a_webhook_that_answers_with_many_values(tenant: Caller, quiet: Caller) -> None:
+    with WebhookServer(lambda _path, _review: MANY_VALUES) as webhook:
+        hook = {
+            "name": "many.time.example",
+            "rules": [SECRETS],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": webhook.client(),
+        }
+        path = f"{ADMISSION}/validatingwebhookconfigurations"
+        must(tenant, path, {"metadata": {"name": "many"}, "webhooks": [hook]})
+        request = post(f"{NAMESPACE}/secrets?dryRun=All", {"metadata": {"name": "s"}}, 500)
+        check_nobody_waits(request, tenant, quiet)
+
+
+def test_nobody_waits_for_a_conversion_that_answers_with_many_values(tenant: Caller, quiet: Caller) -> None:
+    with WebhookServer(lambda _path, _review: MANY_VALUES) as webhook:
+        made = definition("Converted", {"type": "object"})
+        [version] = made["spec"]["versions"]
+        made["spec"]["versions"].append({**version, "name": "v2", "storage": False})
+        client = {"clientConfig": webhook.client(), "conversionReviewVersions": ["v1"]}
+        made["spec"]["conversion"] = {"strategy": "Webhook", "webhook": client}
+        must(tenant, DEFINITIONS, made)
+        must(tenant, f"{CUSTOM}/converteds", {**OF_TIME, "kind": "Converted", "metadata": {"name": "c"}})
+        request = Request("GET", f"{CUSTOM.replace('v1', 'v2')}/converteds/c", None, "", (500,))
+        check_nobody_waits(request, tenant, quiet)
+
+
+def check_nobody_waits(request: Request, tenant: Caller, quiet: Caller) -> None:
     results: list[tuple[Latency, Latency]] = []
     for _ in range(ATTEMPTS):
         idle = measured(quiet)

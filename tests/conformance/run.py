@@ -1,12 +1,13 @@
 """Runs Kubernetes' conformance suite against a cluster, prints what passed, and compares with `results.txt`.
 
-    make conformance E2E_BIN=DIRECTORY [KUBECONFIG=FILE] [PLACE=tenant|trusted|ring0] [PROCS=8] [FOCUS=REGEX]
+    make conformance E2E_BIN=DIRECTORY [KUBECONFIG=FILE] [PLACE=tenant|trusted|ring0] [PROCS=8] [MINUTES=180] [FOCUS=REGEX]
 
 E2E_BIN       holds `e2e.test`, `ginkgo` and `kubectl` of one release of Kubernetes
 KUBECONFIG    of the tenant or ring0 to test; without it, a tenant is created in this machine's cluster, and deleted
 E2E_IMAGES    a directory of image archives, which are loaded on this machine's nodes first
 PLACE         what that kubeconfig is allowed to do; default `tenant`
 PROCS, NODES  tests at once, default 8; nodes of the cluster, default 3
+MINUTES       for the parallel tests, and for the serial ones; default 180. What runs then counts as failed
 FOCUS         only the tests whose names match; ALL=1 also those that `results.txt` does not list as passing there
 UPDATE        1: write what passed into `results.txt`
 OUT           where reports and logs go; default `build/conformance`
@@ -47,7 +48,6 @@ TENANT = "conformance"
 SERIAL = r"\[Serial\]|\[Disruptive\]"
 CONFORMANCE = r"\[Conformance\]"
 TOOLS = ("e2e.test", "ginkgo", "kubectl")
-MINUTES_MAX = 180
 PAUSE = "registry.k8s.io/pause:3.10.2"
 
 
@@ -63,6 +63,7 @@ class Settings:
         self.images = environment.get("E2E_IMAGES", "")
         self.place = Place(environment.get("PLACE") or Place.TENANT)
         self.procs = int(environment.get("PROCS") or 8)
+        self.minutes = int(environment.get("MINUTES") or 180)
         self.nodes = int(environment.get("NODES") or 3)
         self.focus = environment.get("FOCUS", "")
         self.run_all = bool(environment.get("ALL"))
@@ -123,7 +124,7 @@ def run(settings: Settings, path: Path, title: str, wanted: Sequence[str], procs
     report = settings.out / f"{title}.json"
     report.unlink(missing_ok=True)
     command: list[str | Path] = [settings.tools / "ginkgo", "-v", "--no-color", "--keep-going"]
-    command += [f"--procs={procs}", f"--timeout={MINUTES_MAX}m", f"--json-report={report.name}"]
+    command += [f"--procs={procs}", f"--timeout={settings.minutes}m", f"--json-report={report.name}"]
     command += [f"--output-dir={settings.out}", *(f"--focus= {re.escape(name)}$" for name in wanted)]
     command += [settings.tools / "e2e.test", "--", f"--kubeconfig={path}", "--provider=skeleton"]
     command += ["--allowed-not-ready-nodes=-1", f"--kubectl-path={settings.tools / 'kubectl'}"]

@@ -1,6 +1,8 @@
 """The machine's kubectl against the API server, with nothing but a kubeconfig: in ring0 and in a tenant."""
 
 import json
+import os
+import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,8 @@ import pytest
 from alcove.testing import needs
 from alcove.testing.server import Caller, LocalServer
 
+OTHERS = sorted(Path(shutil.which("kubectl") or "/").resolve().parent.glob("kubectl.1.*"))
+"""Some packages bring kubectl of several releases. Each has its own ideas of discovery and of schemas."""
 DEPLOYMENT = textwrap.dedent("""\
     apiVersion: apps/v1
     kind: Deployment
@@ -60,6 +64,24 @@ def test_apply_get_describe_edit_delete(caller: Caller, tmp_path: Path) -> None:
     assert "NotFound" in caller.kubectl("get", "deployment", "web", check=False)
 
 
+@pytest.mark.parametrize("program", OTHERS, ids=lambda path: path.name)
+def test_kubectl_of_other_releases_works(server: LocalServer, program: Path, tmp_path: Path) -> None:
+    (tmp_path / "kubectl").symlink_to(program)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    flags = ("--cache-dir", str(tmp_path / "cache"))
+    who = server.system
+    try:
+        assert "created" in who.kubectl("apply", "-f", "-", *flags, stdin=DEPLOYMENT, env=env)
+        assert "configured" in who.kubectl(
+            "apply", "-f", "-", *flags, stdin=DEPLOYMENT.replace("replicas: 2", "replicas: 3"), env=env
+        )
+        assert "0/3" in who.kubectl("get", "deploy", "web", *flags, env=env)
+        assert "StrategyType:" in who.kubectl("describe", "deploy", "web", *flags, env=env)
+        assert "minReadySeconds" in who.kubectl("explain", "deployments.spec", *flags, env=env)
+    finally:
+        who.kubectl("delete", "deployment", "web")
+
+
 def test_server_side_apply_reports_conflicts(caller: Caller) -> None:
     apply = ("apply", "--server-side", "-f", "-")
     caller.kubectl(*apply, "--field-manager=first", stdin=DEPLOYMENT)
@@ -68,6 +90,16 @@ def test_server_side_apply_reports_conflicts(caller: Caller) -> None:
     assert 'conflict with "first"' in message and ".spec.replicas" in message
     caller.kubectl(*apply, "--field-manager=second", "--force-conflicts", stdin=other)
     assert read(caller, "deployment", "web")["spec"]["replicas"] == 5  # type: ignore[index]
+
+
+def test_a_manifest_that_lost_its_only_label_is_applied_again(caller: Caller) -> None:
+    manifest = (
+        '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"LABELS}, "data": {"a": "1"}}'
+    )
+    apply = ("apply", "--server-side", "--field-manager=ci", "-f", "-")
+    caller.kubectl(*apply, stdin=manifest.replace("LABELS", ', "labels": {"tier": "web"}'))
+    assert "serverside-applied" in caller.kubectl(*apply, stdin=manifest.replace("LABELS", ""))
+    assert "labels" not in read(caller, "configmap", "plain")["metadata"]  # type: ignore[operator]
 
 
 def test_patch_label_annotate_replace_scale(caller: Caller) -> None:

@@ -125,6 +125,7 @@ def test_clients_of_a_restored_cluster_list_anew(tmp_path: Path) -> None:
         assert names == {"kept", "new"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_whole_cluster_goes_back_to_its_backup_and_on(tmp_path: Path) -> None:
     """The procedure of docs/operating.md, on hollow nodes: what runs is what the backup had, and more can be made."""

@@ -1,7 +1,7 @@
 """Software of others inside a tenant, in pods that really run: operators in the tenant's network with the credentials of a
 service account, admission webhooks of kopf, and a chart that Helm installs.
 
-Helm is tried if its SDK for Python is installed (`pip install helm-python-sdk`): it is no dependency, as it is large.
+Helm's SDK for Python is in the dependency group `slow`, as it is large.
 """
 
 from __future__ import annotations

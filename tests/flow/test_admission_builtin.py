@@ -522,3 +522,18 @@ def test_a_policys_status_reports_impossible_types(tenant: Caller) -> None:
     assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
     labelled = tenant.patch(f"{policies}/few", {"metadata": {"labels": {"a": "b"}}}).json
     assert labelled["status"] == changed["status"]
+
+
+def test_limit_ranges_of_a_namespace_are_bounded_together(tenant: Caller) -> None:
+    """All of them are looked at for each container that is created there."""
+    # Requests and limits get defaults of their own.
+    limits = [{"type": "Container", "max": {f"example.com/r{number}": "1" for number in range(300)}}]
+    path = "/api/v1/namespaces/default/limitranges"
+    for name in ("one", "two"):
+        answer = tenant.post(path, {"metadata": {"name": name}, "spec": {"limits": limits}})
+        assert answer.status == 201, answer.body
+    refused = tenant.post(path, {"metadata": {"name": "three"}, "spec": {"limits": limits}})
+    assert refused.status == 403
+    assert "can have at most 2000 values together" in refused.json["message"]
+    fewer = [{"type": "Container", "max": {"cpu": "1"}}]
+    assert tenant.patch(f"{path}/one", {"spec": {"limits": fewer}}).status == 200

@@ -324,3 +324,14 @@ def test_kill_9_while_charging_leaves_what_is_there(own_server: LocalServer) -> 
     tenant = own_server.as_tenant("acme")
     there = len(tenant.get(MAPS).json["items"])
     assert used(tenant) == {"configmaps": str(there)}
+
+
+def test_what_quotas_refuse_is_counted_for_the_tenant(tenant: Caller, server: LocalServer) -> None:
+    must(tenant.post(QUOTAS, quota(hard={"configmaps": "0"})))
+    assert tenant.post(MAPS, config("m")).status == 403
+    assert tenant.post(MAPS, {"metadata": {"name": "Bad"}}).status == 422
+    name = tenant.get(f"{QUOTAS}/q").json["metadata"]["tenant"]
+    text = server.system.get("/metrics").body.decode()
+    series = f'alcove_tenant_refused_requests_total{{limit="quota",tenant="{name}"'
+    (line,) = [line for line in text.splitlines() if line.startswith(series)]
+    assert float(line.split()[-1]) == 1

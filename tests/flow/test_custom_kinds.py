@@ -279,3 +279,17 @@ def test_schemas_that_are_not_structural_are_refused(tenant: Caller) -> None:
     }
     answer = tenant.post(CRDS, crd(schema={"openAPIV3Schema": rule}))
     assert answer.status == 422 and "rule" in answer.json["message"]
+
+
+@pytest.mark.parametrize("schema", [{"x-kubernetes-preserve-unknown-fields": True}, {}])
+def test_kubectl_refuses_no_field_of_a_kind_that_keeps_unknown_ones(
+    tenant: Caller, schema: dict[str, Any]
+) -> None:
+    """In lists of several kinds it validates by the v2 schema, where properties exclude all others."""
+    made = crd(schema={"openAPIV3Schema": {"type": "object", **schema}})
+    assert tenant.post(CRDS, made).status == 201
+    shown = tenant.get("/openapi/v2").json["definitions"]["example.sea.v1.Ship"]
+    assert ("properties" in shown) is not bool(schema)
+    assert shown["x-kubernetes-group-version-kind"] == [
+        {"group": "sea.example", "version": "v1", "kind": "Ship"}
+    ]

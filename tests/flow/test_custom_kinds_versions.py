@@ -340,6 +340,19 @@ def test_admission_webhooks_are_shown_the_version_they_ask_for(port: Caller, web
     assert seen["v2"] == [[{"width": 1}, None], [{"width": 2}, {"width": 1}], [None, {"width": 2}]]
 
 
+def test_a_list_that_is_larger_than_a_webhooks_response_may_be_is_converted(
+    port: Caller, webhook: WebhookServer
+) -> None:
+    for number in range(9):
+        large = {"metadata": {"name": f"large-{number}", "annotations": {"a": "x" * 200_000}}}
+        assert port.post(V1, {**large, "spec": {"size": 1}}).status == 201
+    before = len(webhook.seen)
+    found = port.get(V1).json["items"]
+    assert [each["apiVersion"] for each in found] == ["sea.example/v1"] * 9
+    sent = [len(each["request"]["objects"]) for each in webhook.seen[before:]]
+    assert sum(sent) == 9 and max(sent) == 2
+
+
 def test_what_a_delete_leaves_is_converted(port: Caller) -> None:
     made = boat(size=3)
     made["metadata"]["finalizers"] = ["example.com/held"]

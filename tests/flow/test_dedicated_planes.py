@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from alcove.api import usage
 from alcove.api.objects import Object
+from alcove.api.usage import UsageAmounts
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.client.kubeconfig import load
 from alcove.client.kubeconfig import parse as load_kubeconfig
+from alcove.controllers.usage import sums
+from alcove.testing.cluster import condition
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.dedicated import DedicatedServer
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -21,6 +27,7 @@ KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 SET = "/apis/apps/v1/namespaces/kube-system/statefulsets/plane-big"
 KEYS = f"{KUBE_SYSTEM}/secrets/plane-big"
 CLAIM = f"{KUBE_SYSTEM}/persistentvolumeclaims/plane-big"
+POD = f"{KUBE_SYSTEM}/pods/plane-big-0"
 TENANT = "/api/v1/tenants/big"
 
 
@@ -61,7 +68,69 @@ def check_the_way_through_home(home: LocalServer, secret: str) -> None:
     watch = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1"
     assert '"name":"big"' in admin.get(watch).body.decode()
     assert admin.get("/api/v1/tenants/acme/namespaces").status == 403
+    check_usage(home, admin)
     assert admin.get("/api/v1/tenants").status == 403
+
+
+def check_usage(home: LocalServer, admin: Caller) -> None:
+    """The records are at home; the plane decides who may see them."""
+    hour = usage.hour_of(time.time())
+    record = sums.with_hours(sums.new_record("big", usage.day_of(hour)), {hour: UsageAmounts(pod_seconds=7)})
+    assert home.system.post("/apis/usage.alcove.io/v1alpha1/usagerecords", record).status == 201
+    path = "/apis/sight.alcove.io/v1alpha1/tenants/{}/tenantusages?step=total"
+    [found] = admin.get(path.format("big")).json["items"]
+    assert found["amounts"]["podSeconds"] == 7
+    assert admin.get(path.format("all")).status == 403
+    refused = home.system.get(path.format("big"), impersonate_user="nobody", impersonate_tenant="big")
+    assert refused.status == 403 and 'User "nobody"' in refused.json["message"], refused.body
+
+
+def reason_of(tenant: Object) -> str:
+    found = (each for each in tenant["status"]["conditions"] if each["type"] == "APIServerReady")
+    return next((each["reason"] for each in found), "")
+
+
+def check_sleep(home: LocalServer, plane: DedicatedServer) -> None:
+    """Its API server is stopped, starts for the first request, which waits for it, and is asleep otherwise. This test is
+    the node that runs it."""
+    system, admin = home.system, Caller(home.directory / "big-admin.kubeconfig")
+    has_port(system, plane)
+    assert system.patch(TENANT, {"spec": {"sleep": {"asleep": True}}}).status == 200
+    wait_until(lambda: system.get(SET).json["spec"]["replicas"] == 0, SECONDS_MAX)
+    assert reason_of(system.get(TENANT).json) == "Asleep"
+    wait_until(lambda: system.get(POD).status == 404, SECONDS_MAX)
+    plane.stop()
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(admin.get, "/api/v1/namespaces")
+        wait_until(lambda: reason_of(system.get(TENANT).json) == "Waking", SECONDS_MAX)
+        assert not answer.done(), answer.result()
+        plane.start()
+        wait_until(lambda: run_by_hand(system), SECONDS_MAX)
+        assert answer.result().status == 200
+    tenant = system.get(TENANT).json
+    assert condition(tenant, "Asleep") == "True" and tenant["status"]["controlPlane"]["lastRequestTime"]
+    assert system.patch(TENANT, {"spec": {"sleep": None}}).status == 200
+    wait_until(lambda: condition(system.get(TENANT).json, "Asleep") == "False", SECONDS_MAX)
+
+
+def has_port(system: Caller, plane: DedicatedServer) -> None:
+    """Gives the plane's pod the port that its server has here."""
+    path = "/spec/template/spec/containers/0/ports/0"
+    port = plane.address[1]
+    change = [
+        {"op": "replace", "path": f"{path}/{name}", "value": port} for name in ("containerPort", "hostPort")
+    ]
+    assert system.patch(SET, change, "json-patch+json").status == 200
+    wait_until(lambda: run_by_hand(system), SECONDS_MAX)
+
+
+def run_by_hand(system: Caller) -> bool:
+    """Says of the plane's pod that it is ready, and returns whether the controllers know. The StatefulSet may just be
+    replacing it."""
+    ready = {"type": "Ready", "status": "True"}
+    status = {"phase": "Running", "hostIP": "127.0.0.1", "conditions": [ready]}
+    system.patch(f"{POD}/status", {"status": status})
+    return reason_of(system.get(TENANT).json) == "Ready"
 
 
 def check_revocation(home: LocalServer, secret: str) -> None:
@@ -124,6 +193,7 @@ def test_controllers_join_by_the_status_and_issue_kubeconfigs(home: LocalServer,
         secret = f"{KUBE_SYSTEM}/secrets/plane-big.admin"
         wait_until(lambda: found(system, secret), SECONDS_MAX)
         check_the_way_through_home(home, secret)
+        check_sleep(home, plane)
         check_revocation(home, secret)
         users = {"spec": {"controlPlane": {"users": [{"name": "dev", "groups": ["developers"]}]}}}
         assert system.patch(TENANT, users).status == 200

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +11,15 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from alcove.api import usage
+from alcove.api.usage import UsageAmounts
 from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.claims import free_port
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
 
+REPORTS = "/apis/usage.alcove.io/v1alpha1/usagereports"
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CALLS = frozenset(
     [
@@ -41,6 +45,7 @@ def _metrics(port: int) -> str:
         return str(answer.read().decode())
 
 
+NO_SAMPLES = ("alcove_drops", "alcove_network")
 Exported = dict[str, set[str]]
 """Every name of a series, with the labels it was seen with."""
 
@@ -51,18 +56,21 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Ex
     folder = tmp_path_factory.mktemp("queries")
     ports = [free_port() for _ in range(3)]
     options = [("--probe-port", str(port)) for port in ports]
-    with (
-        LocalServer(folder) as server,
-        LocalControllers(server, folder, *options[0]),
-        LocalScheduler(server.admin_kubeconfig, folder, *options[1]),
-        LocalAgent(node_kubeconfig(server, "n"), folder / "node", "n", "--hollow", *options[2]),
-    ):
+    with LocalServer(folder) as server:
         server.system.post("/api/v1/tenants", {"metadata": {"name": "acme"}})
+        # Nodes report what tenants have used after an interval; the controllers sum it up at their start.
+        hours = usage.encode_hours({usage.hour_of(time.time()): {"acme": UsageAmounts(pod_seconds=1)}})
+        server.as_node("n").post(REPORTS, {"metadata": {"name": "n"}, "spec": {"hours": hours}})
 
         def own() -> str:
             return server.system.request("GET", "/metrics").body.decode()
 
-        yield lambda: _series([own(), *map(_metrics, ports)])
+        with (
+            LocalControllers(server, folder, *options[0]),
+            LocalScheduler(server.admin_kubeconfig, folder, *options[1]),
+            LocalAgent(node_kubeconfig(server, "n"), folder / "node", "n", "--hollow", *options[2]),
+        ):
+            yield lambda: _series([own(), *map(_metrics, ports)])
 
 
 def _series(texts: list[str]) -> Exported:
@@ -114,7 +122,7 @@ def _missing(asked: list[str], exported: Exported) -> list[str]:
         labels = {label.strip() for group in grouped for label in group.split(",")}
         labels |= set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", query))
         known = set().union(*(exported[name] for name in names))
-        # A hollow node drops no packets: that series has a name here, and no samples.
-        if not any(name.startswith("alcove_drops") for name in names) and not labels <= known:
+        # A hollow node has no packets: these series have a name here, and no samples.
+        if not any(name.startswith(NO_SAMPLES) for name in names) and not labels <= known:
             missing.append(f"{query}: {sorted(labels - known)}")
     return missing

@@ -38,6 +38,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, Cal
             yield first.system, second.system
 
 
+def test_the_first_server_on_an_empty_etcd_starts(tmp_path: Path) -> None:
+    with (
+        EtcdCluster(tmp_path / "etcd") as cluster,
+        LocalServer(tmp_path / "server", *cluster.options()) as server,
+    ):
+        assert server.system.get("/api/v1/namespaces/default").status == 200
+
+
 def test_a_write_to_one_is_read_from_the_other(pair: tuple[Caller, Caller]) -> None:
     first, second = pair
     for number in range(50):

@@ -170,6 +170,27 @@ def test_usage_is_summed_up_once_whatever_is_restarted(server: LocalServer, tmp_
         wait_until(lambda: not all_used(server))
 
 
+def test_what_is_used_in_a_nodes_first_interval_is_charged(server: LocalServer, tmp_path: Path) -> None:
+    """Counters were read for the first time after an interval, and what they had by then was not charged."""
+    node = MeteredNode(server, "new", tmp_path, SetClock(BEGIN))
+    assert node.meter.charges.is_new
+
+    async def run() -> None:
+        transport = HttpPool(kubeconfig.load(server.as_node("new").kubeconfig))
+        reporter = UsageReporter(node.meter, Client(transport), "new", node.path)
+        running = asyncio.create_task(reporter.run())
+        async with asyncio.timeout(reporter.interval_seconds / 2):
+            while node.meter.charges.is_new:  # noqa: ASYNC110 - nothing signals it
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await transport.close()
+
+    _run(run())
+    node.meter.charges.charge_counter("network", "red", (7,), ("network_out_bytes",), 0, 1)
+    assert [each["red"].network_out_bytes for each in node.meter.charges.hours.hours.values()] == [7]
+
+
 def test_nobody_but_ring0_writes_what_was_used(server: LocalServer, tmp_path: Path) -> None:
     MeteredNode(server, "n3", tmp_path, SetClock(BEGIN))
     red, node = server.as_tenant("red"), server.as_node("n3")

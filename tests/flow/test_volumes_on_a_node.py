@@ -20,7 +20,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import ListSelection
-from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import TENANTS
@@ -263,14 +263,15 @@ async def test_data_without_an_object_goes_after_a_while(
     assert node.volumes.local.all() == []
 
 
-async def test_data_of_a_dedicated_tenant_goes_with_the_tenant_after_its_plane_has_left(
-    server: LocalServer, node: Node
+@pytest.mark.parametrize("mode", ["Dedicated", "Foreign"])
+async def test_data_of_a_tenant_with_a_plane_goes_with_the_tenant_after_its_plane_has_left(
+    server: LocalServer, node: Node, mode: str
 ) -> None:
     """It stayed on the disk for good: nothing asked after the plane any more."""
     name, ring0 = f"alone-{next(_NUMBERS)}", server.system
-    spec = {"controlPlane": {"mode": "Dedicated"}}
+    spec = {"controlPlane": {"mode": mode}}
     assert ring0.post("/api/v1/tenants", {"metadata": {"name": name}, "spec": spec}).status == 201
-    volume = LocalVolume(PlaneId(name), TenantId(name), "pv", "uid", 1 << 24)
+    volume = LocalVolume(TenantId(name), "pv", "uid", 1 << 24)
     node.volumes.local.mount(volume)
     node.volumes.local.unmount(volume.id)
     tenants = node.planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)

@@ -1,12 +1,17 @@
 """Replica sets and replication controllers, as kubectl's users see them."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from alcove.api.objects import Object
-from alcove.testing.server import Caller, wait_until
+from alcove.client.transport import Transport
+from alcove.controllers.replicasets import ReplicaSetController
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.faults import FaultyTransport
+from alcove.testing.server import Caller, LocalServer, wait_until
 
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
 PODS = "/api/v1/namespaces/default/pods"
@@ -62,6 +67,31 @@ def test_pods_that_are_ending_are_counted_until_they_are_gone(tenant_admin: Call
     wait_until(lambda: status(tenant, "ending")["terminatingReplicas"] == 1)
     tenant.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
     wait_until(lambda: status(tenant, "ending")["terminatingReplicas"] == 0)
+
+
+def test_a_set_in_a_namespace_that_does_not_end_keeps_nobody_busy(
+    server: LocalServer, tenant: Caller
+) -> None:
+    """A pod could not be created there any more, and the controller tried again at once, thousands of times a second."""
+    transports: list[FaultyTransport] = []
+
+    def through(inner: Transport) -> Transport:
+        transports.append(FaultyTransport(inner, random.Random(0)))
+        return transports[-1]
+
+    ending = SETS.replace("default", "ending")
+    for name in ("default", "ending"):
+        tenant.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    assert tenant.post(ending, made("web", 2)).status == 201
+    # Nobody empties it here: it stays, as one does whose pods have finalizers.
+    assert tenant.delete("/api/v1/namespaces/ending").status == 200
+    with RunningControllers(server.admin_kubeconfig, (ReplicaSetController,), through=through):
+        for number in range(20):
+            name = f"other-{number}"
+            assert tenant.post(SETS, made(name, 1)).status == 201
+            wait_until(lambda name=name: status(tenant, name).get("replicas") == 1)
+    asked = [each for transport in transports for each in transport.requests]
+    assert 1 <= sum("namespaces/ending/pods" in each for each in asked) <= 3
 
 
 def test_readiness_comes_to_the_status(tenant_admin: Caller) -> None:

@@ -189,7 +189,7 @@ async def test_a_pod_that_names_its_node_is_not_started_there(planes: TwoPlanes,
     pod = big.post(PODS, {"metadata": {"name": "placed"}, "spec": spec}).json
     pool = HttpPool(load(planes.home.as_node("n1").kubeconfig))
     try:
-        reservations = NodeReservations(Client(pool), "n1")
+        reservations = NodeReservations(Client(pool), "n1", PlaneId)
         admission = NodeAdmission({"cpu": "8", "pods": "10"}, None, reservations)
         key = PodKey(PlaneId("big"), TenantId("big"), "default", "placed", pod["metadata"]["uid"])
         with pytest.raises(PodSetupError, match="reserved nothing"):

@@ -57,7 +57,7 @@ class Pod:
 
     @property
     def local(self) -> LocalVolume:
-        return LocalVolume(HOME, TenantId(self.tenant), "pv", "same-uid", 8 << 20)
+        return LocalVolume(TenantId(self.tenant), "pv", "same-uid", 8 << 20)
 
     async def mount(self) -> None:
         self.paths = dict(await self.node.volumes.mount(self.key, self.pod))

@@ -30,7 +30,7 @@ from alcove.client.keys import HOME
 
 folder, left = Path(sys.argv[1]), [0]
 key = PodKey(HOME, TenantId("acme"), "default", "web", "u1")
-local = LocalVolume(HOME, TenantId("acme"), "pv-1", "v1", 8 << 20)
+local = LocalVolume(TenantId("acme"), "pv-1", "v1", 8 << 20)
 pod = {"metadata": {"name": "web"}, "spec": {"containers": [], "securityContext": {"fsGroup": 7}}}
 
 class Planned:

@@ -217,6 +217,7 @@ def test_another_takes_over_and_nothing_is_made_twice(server: LocalServer, tmp_p
             second.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_paused_leader_writes_nothing_after_it_wakes(server: LocalServer, tmp_path: Path) -> None:
     first = LocalControllers(server, tmp_path / "a", *LEASE)

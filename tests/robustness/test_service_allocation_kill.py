@@ -100,6 +100,7 @@ def rush(servers: list[LocalServer], label: str, victim: LocalServer | None) -> 
     return made
 
 
+@pytest.mark.slow
 def test_one_server_on_its_own_store(tmp_path: Path) -> None:
     server = LocalServer(tmp_path)
     server.start()

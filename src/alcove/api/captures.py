@@ -15,6 +15,7 @@ from alcove.api.errors import BadRequest
 INSTRUCTIONS_MAX = 256
 CONTENT_TYPE = "application/x-pcapng"
 _INSTRUCTION = struct.Struct("=HBBI")
+_LINE_LENGTH_MAX = 40
 _FIELDS_MAX = (1 << 16, 1 << 8, 1 << 8, 1 << 32)
 
 
@@ -24,11 +25,13 @@ def assemble(lines: Sequence[str]) -> bytes:
         raise BadRequest(f"spec.filter has {len(lines)} instructions; must be at most {INSTRUCTIONS_MAX}")
     program = b""
     for line in lines:
-        words = line.split()
+        words = line.split() if len(line) <= _LINE_LENGTH_MAX else []
         is_number = len(words) == 4 and all(word.isascii() and word.isdigit() for word in words)
-        numbers = [int(word[:12]) for word in words] if is_number else []
+        numbers = [int(word) for word in words] if is_number else []
         if not numbers or any(number >= bound for number, bound in zip(numbers, _FIELDS_MAX, strict=True)):
-            raise BadRequest(f'spec.filter: "{line[:40]}" is no instruction as printed by tcpdump -ddd')
+            raise BadRequest(
+                f'spec.filter: "{line[:_LINE_LENGTH_MAX]}" is no instruction as printed by tcpdump -ddd'
+            )
         program += _INSTRUCTION.pack(*numbers)
     return program
 

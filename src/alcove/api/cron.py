@@ -8,10 +8,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
+
+from alcove.api.short_cache import cache_short
 
 SEARCH_YEARS = 5
 """A schedule that does not run within this many years (30 February) never runs."""
@@ -150,7 +151,7 @@ class Schedule(Struct, frozen=True):
         return sorted(moments)
 
 
-@lru_cache(PARSED_SCHEDULES_MAX)
+@cache_short(PARSED_SCHEDULES_MAX)
 def parse(text: str) -> Schedule | Every:
     """Parse a schedule. Raises CronError."""
     if not text:

@@ -155,6 +155,11 @@ ROWS = (
         "apiserver/sight/",
     ),
     Row("io.alcove.sight.v1alpha1.*", FieldUse.STORED, "Reported by nodes; nobody writes them."),
+    Row(
+        "io.alcove.authentication.v1alpha1.*",
+        FieldUse.READ,
+        "api/objects.py api/jwt_authenticators.py api/kinds/identity.py apiserver/auth/oidc/",
+    ),
     Row("io.alcove.usage.v1alpha1.UsageAmounts.*", FieldUse.STORED, "Added up, all alike (api/usage.py)."),
     Row("io.alcove.usage.v1alpha1.*", FieldUse.READ, "api/usage.py apiserver/sight/ controllers/usage/"),
     # Fields that the API server itself acts on: schemas, conversions, defaults.

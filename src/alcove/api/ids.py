@@ -44,8 +44,9 @@ class GroupVersionKind(Struct, frozen=True, order=True):
         return cls(group, version, kind)
 
 
-class Key(Struct, frozen=True, order=True):
-    """The identity of an object in the store. `namespace` is empty for objects without a namespace."""
+class Key(Struct, frozen=True, order=True, gc=False):
+    """The identity of an object in the store. `namespace` is empty for objects without a namespace. It can be in no
+    cycle, so the garbage collector need not know the millions of them."""
 
     resource: GroupResource
     tenant: TenantId

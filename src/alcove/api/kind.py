@@ -177,5 +177,19 @@ class Kind(Struct, frozen=True, kw_only=True):
         return self.stored_resource or self.group_resource
 
     @property
+    def is_stored_version(self) -> bool:
+        """Whether stored objects are objects of this kind and version, but for defaults that it has learned since."""
+        return (
+            self.from_storage is None
+            and self.storage_version in ("", self.version)
+            and self.stored_resource is None
+        )
+
+    @property
+    def is_served_as_stored(self) -> bool:
+        """Whether stored objects are served as they are."""
+        return self.is_stored_version and self.completion is None and self.convert is None
+
+    @property
     def gvk(self) -> GroupVersionKind:
         return GroupVersionKind(self.group, self.version, self.kind)

@@ -131,8 +131,18 @@ class NodeFlows(Struct, frozen=True):
     """Networks whose table is full on this node: their older flows are gone."""
 
 
+class LiveReply(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What came back for a real packet that was sent as if the pod had sent it."""
+
+    source_port: int
+    """By which its flow is found."""
+    reply: str = ""
+    """`accepted` or `refused` (TCP), `answered` (UDP), `unreachable` (an ICMP error); empty if nothing came back."""
+    milliseconds: float = 0.0
+
+
 class KernelTrace(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the kernel of a pod's node does with a packet that the pod would send."""
+    """What the kernel of a node does with a packet that a pod would send."""
 
     verdict: str
     """`forwarded` or `dropped`."""
@@ -143,3 +153,7 @@ class KernelTrace(Struct, frozen=True, omit_defaults=True, rename="camel"):
     reason: str = ""
     message: str = ""
     policies: tuple[FlowPolicy, ...] = ()
+    source: str = ""
+    """The address that the destination sees."""
+    live: LiveReply | None = None
+    """If a real packet was sent."""

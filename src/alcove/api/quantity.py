@@ -7,9 +7,10 @@ away from zero. The same texts repeat, so parsing is cached; only valid (short) 
 import re
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 
 from msgspec import Struct
+
+from alcove.api.short_cache import cache_short
 
 MILLI = 10**6
 ONE = 10**9
@@ -111,7 +112,7 @@ def _up(nano: int, unit: int) -> int:
     return -(-nano // unit) if nano >= 0 else nano // unit
 
 
-@lru_cache(maxsize=4096)
+@cache_short(4096)
 def parse(text: str) -> Quantity:
     """Parse a quantity. Raises QuantityError with Kubernetes' message."""
     parts = _SPLIT(text)

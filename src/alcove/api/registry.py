@@ -30,6 +30,7 @@ from alcove.api.kinds import (
     discovery,
     events,
     flowcontrol,
+    identity,
     mizar,
     networking,
     node,
@@ -43,6 +44,7 @@ from alcove.api.kinds import (
 )
 from alcove.api.objects import Object
 from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics, sight
+from alcove.api.schema import identity as identity_schemas
 from alcove.api.schema import usage as usage_schemas
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import SchemaNode
@@ -118,7 +120,7 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
         Row("services", "Service", _NAMESPACE, ("svc",), ("proxy", "status"), _ALL),
     )),
     GroupVersionKinds("", "v1", alcove_schemas.CORE, arktos.STRATEGIES, (
-        Row("tenants", "Tenant", _RING0, ("te",), ("finalize", "status"), verbs=_ONE_BY_ONE),
+        Row("tenants", "Tenant", _RING0, ("te",), ("content", "finalize", "status"), verbs=_ONE_BY_ONE),
     )),
     GroupVersionKinds("", "v1", alcove_schemas.CORE, arktos.STRATEGIES, (
         # Short names belong to the stored group: kubectl warns about names that two groups claim.
@@ -230,11 +232,14 @@ GROUPS: tuple[GroupVersionKinds, ...] = (
         Row("nodes", "NodeMetrics", _RING0, verbs=_READ),
         Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
     )),
+    GroupVersionKinds("authentication.alcove.io", "v1alpha1", identity_schemas.PACKAGE, identity.STRATEGIES, (
+        Row("identityproviders", "IdentityProvider", _TENANT, ("idp",)),
+    )),
     GroupVersionKinds("sight.alcove.io", "v1alpha1", sight.PACKAGE, {
         name: Strategy() for name in ("captures", "flows", "tenantusages", "traces")
     }, (
         Row("captures", "Capture", _NAMESPACE, verbs=_CREATE),
-        Row("flows", "Flow", _NAMESPACE, verbs=("list",)),
+        Row("flows", "Flow", _NAMESPACE, verbs=("list", "watch")),
         Row("tenantusages", "TenantUsage", _TENANT, verbs=("list",)),
         Row("traces", "Trace", _NAMESPACE, verbs=_CREATE),
     )),
@@ -272,6 +277,7 @@ SUBRESOURCES: Mapping[str, tuple[Callable[[GroupVersionKind], GroupVersionKind],
     "eviction": (_of_group("policy", "v1", "Eviction"), _CREATE),
     "exec": (_of_group("", "v1", "{}ExecOptions"), _CONNECT),
     "finalize": (_same, ("update",)),
+    "content": (_same, ("delete", "get", "update")),
     "log": (_same, ("get",)),
     "portforward": (_of_group("", "v1", "{}PortForwardOptions"), _CONNECT),
     "proxy": (_of_group("", "v1", "{}ProxyOptions"), _PROXY),

@@ -7,13 +7,13 @@ the network's name follows: `10.96.1.7.blue`.
 
 import ipaddress
 from collections.abc import Iterable
-from functools import lru_cache
 
 from alcove.api import addresses
 from alcove.api.addresses import Network
 from alcove.api.kinds.core.networks import DEFAULT_NETWORK
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object, get
+from alcove.api.short_cache import cache_short
 
 SERVICE_RANGES: tuple[Network, ...] = (
     ipaddress.ip_network("10.96.0.0/16"),
@@ -69,7 +69,7 @@ def _pod_range(spec: Object) -> Network | None:
     return _parse(f"{spec['ip']}/{prefix}")
 
 
-@lru_cache(maxsize=4096)
+@cache_short(4096)
 def _parse(text: str) -> Network | None:
     """None for text that is no range: a status may have been written by anybody in the tenant."""
     try:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import re
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
+
 TEMPLATES_SEEN_MAX = 8192
 """Templates of one body each that are remembered, by hash."""
 BODY_BYTES_MAX = 16 << 10
@@ -53,13 +55,10 @@ class BodyTemplate:
         return body.replace(_NAME, name.encode()) if len(name) >= NAME_LENGTH_MIN else body
 
 
-class PackedBody:
-    __slots__ = ("own", "template")
-
-    def __init__(self, template: BodyTemplate, own: bytes) -> None:
-        self.template = template
-        self.own = own
-        """The values of this body, separated."""
+class PackedBody(Struct, frozen=True, gc=False):
+    template: BodyTemplate
+    own: bytes
+    """The values of this body, separated."""
 
     @property
     def size(self) -> int:

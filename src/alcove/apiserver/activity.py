@@ -1,4 +1,5 @@
-"""When a tenant's users last sent a request, for tenants that fall asleep after a time without any.
+"""When a tenant's users last sent a request, for tenants that fall asleep after a time without any; and when somebody last
+asked for the dedicated API server of a tenant that is asleep.
 
 Requests of ring0 and of service accounts do not count: pods and controllers send them all the time. A watch or a stream counts
 when it begins. The time is written to the Tenant rarely, but soon if the request has to wake it.
@@ -11,6 +12,7 @@ import asyncio
 from alcove.api import meta
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, Key, TenantId
+from alcove.api.kinds.core.plane_sleep import ASLEEP, IDLE_SECONDS, idle_at, stop_reason
 from alcove.api.kinds.core.sleep import inactivity_seconds, is_asleep
 from alcove.api.objects import Object, get
 from alcove.api.resources import TENANTS
@@ -28,30 +30,50 @@ class UserActivity:
 
     def __init__(self) -> None:
         self._noted: dict[TenantId, float] = {}
+        self._planes_noted: dict[TenantId, float] = {}
 
     def note(self, identity: Identity, now: float) -> None:
         """A user sent a request. Called for every request."""
         if identity.tenant != SYSTEM and not identity.user.startswith("system:"):
             self._noted[identity.tenant] = now
 
+    def note_plane(self, tenant: TenantId, now: float) -> None:
+        """Anybody sent a request to the API server of a tenant that is asleep."""
+        self._planes_noted[tenant] = now
+
     async def run(self, services: ApiServerServices) -> None:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             noted, self._noted = self._noted, {}
-            for tenant, at in noted.items():
-                await self._write(services, tenant, at)
+            planes_noted, self._planes_noted = self._planes_noted, {}
+            for tenant in {**noted, **planes_noted}:
+                await self._write(services, tenant, noted.get(tenant), planes_noted.get(tenant))
 
-    async def _write(self, services: ApiServerServices, tenant: TenantId, at: float) -> None:
+    async def _write(
+        self, services: ApiServerServices, tenant: TenantId, at: float | None, plane_at: float | None
+    ) -> None:
         key = Key(TENANTS, SYSTEM, "", tenant)
         entry = services.cache.entry(key)
-        if entry is None or not is_due(entry.object, at):
+        if entry is None:
+            return
+        is_active = at is not None and is_due(entry.object, at)
+        is_asked_for = plane_at is not None and is_plane_due(entry.object, plane_at)
+        if not is_active and not is_asked_for:
             return
         obj = entry.decode()
-        obj.setdefault("status", {})["lastActivityTime"] = meta.format_time(at)
+        status = obj.setdefault("status", {})
+        if at is not None and is_active:
+            status["lastActivityTime"] = meta.format_time(at)
+        if plane_at is not None and is_asked_for:
+            status.setdefault("controlPlane", {})["lastRequestTime"] = meta.format_time(plane_at)
         try:
             await services.store.write([WriteOp(key, encode(obj), entry.revision)])
         except RevisionMismatch:
-            self._noted.setdefault(tenant, at)  # Changed meanwhile: decide again.
+            # Changed meanwhile: decide again.
+            if at is not None:
+                self._noted.setdefault(tenant, at)
+            if plane_at is not None:
+                self._planes_noted.setdefault(tenant, plane_at)
 
 
 def is_due(tenant: Object, at: float) -> bool:
@@ -64,3 +86,11 @@ def is_due(tenant: Object, at: float) -> bool:
         return True
     age = at - meta.parse_time(written)
     return age >= (CHECK_SECONDS if is_asleep(tenant) else seconds / WRITES_PER_INTERVAL)
+
+
+def is_plane_due(tenant: Object, at: float) -> bool:
+    """Whether a request for its API server at this time has to be written to the Tenant."""
+    if not is_asleep(tenant):
+        return False
+    seconds = CHECK_SECONDS if stop_reason(tenant) == ASLEEP else IDLE_SECONDS / WRITES_PER_INTERVAL
+    return at - (idle_at(tenant) - IDLE_SECONDS) >= seconds

@@ -38,11 +38,13 @@ from alcove.apiserver import fencing, paths, resolve
 from alcove.apiserver.aggregation.proxying import ExtensionProxy
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, VERSION_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import headers_of, impersonate
+from alcove.apiserver.auth.oidc.oidc_tokens import TokenNotVerified
 from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metering import LoopMeter
+from alcove.apiserver.planes.closed_tenants import ClosedTenants
 from alcove.apiserver.planes.proxy import PlaneProxy
 from alcove.apiserver.rbac.authorize import Authorizer, NotCompiled
 from alcove.apiserver.rbac.nodes import node_name
@@ -56,9 +58,10 @@ from alcove.apiserver.routes import Routes
 from alcove.apiserver.seating import RequestSeats
 from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.usage.api_time import ApiTimeMeter
+from alcove.apiserver.warning_headers import warning_headers
 from alcove.component import request_ids
 from alcove.http.connections import ConnectionSlot
-from alcove.http.messages import SLICE_BYTES, BodyParts, HttpRequest, HttpResponse, header_safe
+from alcove.http.messages import SLICE_BYTES, WHOLE_BODIES, HttpRequest, HttpResponse
 from alcove.http.upload import RequestUpload
 
 log = logging.getLogger(__name__)
@@ -96,6 +99,7 @@ class AppParts(Struct, frozen=True):
     routes: Routes
     extensions: ExtensionProxy
     planes: PlaneProxy
+    closed: ClosedTenants
     api_time: ApiTimeMeter
 
 
@@ -114,6 +118,7 @@ class App:
             self._resolve,
             self._limit,
             parts.planes.forward,
+            parts.closed.check,
             *((self._catch_up,) if self._is_shared else ()),
             self._authorize,
             self._receive,
@@ -144,15 +149,13 @@ class App:
                 self._parts.meter.record(call.identity.tenant, elapsed)
             else:
                 self._parts.meter.add(elapsed)
-                self._count_time(call, started)
+                if call.verb:
+                    self._parts.api_time.add(call.identity.tenant, elapsed)
             return response
-        self._count_time(call, started)
-        waiting = self._wait(call, outcome)
-        return self._parts.meter.measured(call.identity.tenant, waiting) if call.verb else waiting
-
-    def _count_time(self, call: ApiCall, started: float) -> None:
         if call.verb:
             self._parts.api_time.add(call.identity.tenant, perf_counter() - started)
+        waiting = self._wait(call, outcome)
+        return self._parts.meter.measured(call.identity.tenant, waiting) if call.verb else waiting
 
     def _run(self, call: ApiCall, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):
@@ -217,7 +220,7 @@ class App:
 
     def _finish(self, call: ApiCall, response: HttpResponse) -> HttpResponse:
         body = response.body
-        size = len(body) if isinstance(body, bytes | BodyParts) else 0
+        size = len(body) if isinstance(body, WHOLE_BODIES) else 0
         if size > SLICE_BYTES and call.verb:
             response = self._parts.buffering.send(call, response, size, partial(self._seats.release, call))
         else:
@@ -225,9 +228,7 @@ class App:
         if call.flow is not None:
             response.headers = [*(response.headers or ()), *call.flow.headers()]
         if call.warnings:
-            headers = response.headers or []
-            headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
-            response.headers = headers
+            response.headers = [*(response.headers or ()), *warning_headers(call.warnings)]
         self._parts.recorder.finish(call, _with_request_id(response, call.request_id))
         return response
 
@@ -241,11 +242,19 @@ class App:
             self._identify(call, now=True)
         except NotCompiled as error:
             return self._compile_roles(error.tenant, partial(self._identify, call))
+        except TokenNotVerified as error:
+            return self._verify_token(call, error)
         except (BoundObjectMissing, Forbidden) as error:
             if not self._is_shared:
                 raise
             tenant = error.tenant if isinstance(error, BoundObjectMissing) else call.caller.tenant
             return self._identify_again(call, tenant)
+        return None
+
+    async def _verify_token(self, call: ApiCall, error: TokenNotVerified) -> Outcome:
+        """Authenticates with a token of an OIDC issuer, whose first use takes long."""
+        await self._parts.authenticator.verify(error)
+        self._identify(call)
         return None
 
     async def _identify_again(self, call: ApiCall, tenant: TenantId) -> Outcome:
@@ -272,7 +281,7 @@ class App:
             certificate = None
         assert certificate is None or isinstance(certificate, Identity)
         caller = call.caller = call.identity = self._parts.authenticator.authenticate(
-            request.headers, certificate
+            request.headers, certificate, call.target.tenant
         )
         connection = request.connection
         if connection is not None and connection.group != caller.tenant:
@@ -317,6 +326,8 @@ class App:
         return None
 
     def _decide(self, call: ApiCall, *, now: bool = False) -> None:
+        if call.is_allowed_by_plane:
+            return
         access = access_of(call)
         self._parts.authorizer.require(call.identity, access, now=now)
         if call.verb == "watch" and node_name(call.identity):
@@ -344,10 +355,12 @@ class App:
         return None
 
     def _answer(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
-        registration = self._parts.extensions.find(call)
+        target = call.target
+        # Nobody else serves the core group.
+        registration = self._parts.extensions.find(call) if target.group or not target.resource else None
         if registration is not None:
             return self._parts.extensions.answer(call, registration)
-        if not call.target.is_resource:
+        if not target.resource:
             return self._parts.routes.answer(call)
         call.kind = resolve.kind_of(self._kinds, call)
         if fencing.HEADER in call.request.headers:
@@ -418,7 +431,3 @@ def _unexpected(call: ApiCall) -> HttpResponse:
     return error_response(
         InternalError(f"an unexpected error occurred; see request {request_id} in the API server's log")
     )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -8,7 +8,8 @@ tenant with most loses; ring0 and a tenant within an equal share of the total ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -63,10 +64,25 @@ class TenantBuffers:
                 raise _rejection(tenant)
         self._change(tenant, count)
 
+    @contextmanager
+    def reserving(self, tenant: TenantId) -> Iterator[Callable[[int], None]]:
+        """Yields a function that reserves further bytes, all of which are released at the end."""
+        reserved = 0
+
+        def reserve(count: int) -> None:
+            nonlocal reserved
+            self.reserve(tenant, count)
+            reserved += count
+
+        try:
+            yield reserve
+        finally:
+            self.release(tenant, reserved)
+
     def check(self, tenant: TenantId) -> None:
         """Raises TooManyRequests if the tenant's account is full, before a request is handled whose response
         may be large."""
-        if not self._fits(tenant, 0):
+        if self._bytes.total(_EVERYBODY) and not self._fits(tenant, 0):
             self._shed(tenant, 0)
             if not self._fits(tenant, 0):
                 raise _rejection(tenant)

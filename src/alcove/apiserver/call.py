@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 
 from alcove.api.errors import BadRequest
-from alcove.api.ids import ALL, Key, Revision, TenantId
+from alcove.api.ids import ALL, GroupResource, Key, Revision, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metrics import RequestSeries
@@ -25,6 +25,26 @@ _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
 class ApiCall:
     """A request. `tenant` and `verb` are set by the pipeline's resolve step, `kind` by its last step."""
 
+    # Until a step sets them, these are values of the class: every request would have to set them otherwise.
+    verb = ""
+    series: RequestSeries | None = None
+    seats = 0
+    """Held seats of flow control; 0 before they are acquired and after they are released."""
+    flow: RequestFlow | None = None
+    """None if the tenant's seats are not divided between its users."""
+    level_seats = 0
+    """Held seats of the request's priority level."""
+    reserved_bytes = 0
+    """Bytes that are reserved for the body in the tenant's account; 0 if it is not received separately."""
+    revision_at_start = Revision(0)
+    """The cache's revision when this attempt began."""
+    is_current = False
+    """The cache has every write that was acknowledged before the request arrived."""
+    is_allowed_by_plane = False
+    """The tenant's dedicated API server has allowed the request; this server knows no roles of such a tenant."""
+    is_still_allowed: Callable[[], bool] | None = None
+    """Called before each event of a watch whose permission can end before the watch; None if it cannot."""
+
     def __init__(
         self, request: HttpRequest, target: RequestTarget, started: float, request_id: str = ""
     ) -> None:
@@ -39,23 +59,6 @@ class ApiCall:
         self.tenant: TenantId
         """The requested tenant; `all` for lists and watches over all tenants."""
         self.kind: Kind
-        self.verb = ""
-        self.series: RequestSeries | None = None
-        self.seats = 0
-        """Held seats of flow control; 0 before they are acquired and after they are released."""
-        self.flow: RequestFlow | None = None
-        """None if the tenant's seats are not divided between its users."""
-        self.level_seats = 0
-        """Held seats of the request's priority level."""
-        self.reserved_bytes = 0
-        """Bytes that are reserved for the body in the tenant's account; 0 if it is not received separately."""
-        self.revision_at_start = Revision(0)
-        """The cache's revision when this attempt began."""
-        self.is_current = False
-        """The cache has every write that was acknowledged before the request arrived."""
-        self.is_still_allowed: Callable[[], bool] | None = None
-        """Called before each event of a watch whose permission can end before the watch; None if it
-        cannot."""
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """For the audit record."""
@@ -96,7 +99,10 @@ class ApiCall:
 
     @property
     def key(self) -> Key:
-        return Key(self.kind.storage_resource, self.tenant, self.namespace, self.target.name)
+        kind, target = self.kind, self.target
+        resource = kind.stored_resource or GroupResource(kind.group, kind.resource)
+        namespace = target.namespace if kind.scope is Scope.NAMESPACE else ""
+        return Key(resource, self.tenant, namespace, target.name)
 
     @property
     def list_tenant(self) -> TenantId | None:

@@ -6,10 +6,11 @@ APIs, what their servers tell of them is added.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
@@ -34,7 +35,8 @@ ENCODINGS_MAX = 64
 _BYTES_PER_KIND = 100
 """How large a document counts for each kind in it: a tenant with hundreds of CRDs has it made in a thread."""
 
-_AGGREGATED = "as=APIGroupDiscoveryList"
+_AGGREGATED = frozenset({"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"})
+_JSON_TYPES = frozenset({"application/json", "application/*", "*/*"})
 _AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -58,11 +60,28 @@ class Discovery:
     def answer(self, call: ApiCall) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """Serves all paths under /api and /apis that name no resource."""
         path = call.target.path
-        is_aggregated = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")
+        is_aggregated = path in ("/api", "/apis") and prefers_aggregated(
+            call.request.headers.get("accept", "")
+        )
         document_path = f"{path}?aggregated" if is_aggregated else path
         if path.startswith("/apis") and (registered := self._registrations.every(call.tenant)):
             return self._with_extensions(call, document_path, registered)
-        return self._response(call, self._encoded(call.tenant, document_path), is_aggregated)
+        kinds, documents = self._documents_of(call.tenant)
+        if document_path not in documents:
+            return self._make(call, document_path, kinds, documents)
+        return self._response(call, documents[document_path], is_aggregated)
+
+    async def _make(
+        self, call: ApiCall, path: str, kinds: Sequence[Kind], documents: dict[str, bytes]
+    ) -> HttpResponse:
+        """Makes a document and keeps it. Raises NotFound."""
+
+        def made() -> bytes:
+            return orjson.dumps(document(visible(kinds, call.tenant), path))
+
+        body = await self._threads.for_size(call.identity.tenant, _BYTES_PER_KIND * len(kinds), made)
+        documents[path] = body
+        return self._response(call, body, path.endswith("?aggregated"))
 
     async def _with_extensions(
         self, call: ApiCall, path: str, registered: Sequence[Registration]
@@ -95,7 +114,8 @@ class Discovery:
             return HttpResponse(304, b"", _AGGREGATED_TYPE, headers)
         return HttpResponse(200, body, _AGGREGATED_TYPE, headers)
 
-    def _encoded(self, tenant: TenantId, path: str) -> bytes:
+    def _documents_of(self, tenant: TenantId) -> tuple[Sequence[Kind], dict[str, bytes]]:
+        """The tenant's kinds, and the documents of them that are kept, by path."""
         kinds = self._kinds.all(tenant)
         # Two tenants with the same kinds still differ where one of them is ring0.
         cache_key = hash((id(kinds), tenant == SYSTEM))
@@ -104,10 +124,22 @@ class Discovery:
             cached = self._cached[cache_key] = (kinds, {})
             if len(self._cached) > ENCODINGS_MAX:
                 self._cached.popitem(last=False)
-        body = cached[1].get(path)
-        if body is None:
-            body = cached[1][path] = orjson.dumps(document(visible(kinds, tenant), path))
-        return body
+        return cached
+
+
+@lru_cache(maxsize=256)
+def prefers_aggregated(accept: str) -> bool:
+    """Whether the first form in the Accept header that is served is the aggregated one. Clients before 1.30 ask for its
+    version v2beta1, which Kubernetes no longer has, and take the lists instead."""
+    for choice in accept.split(","):
+        media_type, *parameters = (part.strip() for part in choice.split(";"))
+        if media_type not in _JSON_TYPES:
+            continue
+        if _AGGREGATED.issubset(parameters):
+            return True
+        if not any(each.startswith("as=") for each in parameters):
+            return False
+    return False
 
 
 def visible(kinds: Iterable[Kind], tenant: TenantId) -> list[Kind]:
@@ -209,7 +241,15 @@ def _resource(kind: Kind) -> Object:
         entry["shortNames"] = list(kind.short_names)
     if kind.categories:
         entry["categories"] = list(kind.categories)
+    if "watch" in kind.verbs:
+        entry["storageVersionHash"] = _storage_version_hash(kind)
     return entry
+
+
+def _storage_version_hash(kind: Kind) -> str:
+    """Changes with the version that objects are stored in: clients learn by it that old objects are to be migrated."""
+    version = f"{kind.storage_resource.group}/{kind.storage_version or kind.version}/{kind.kind}"
+    return base64.b64encode(hashlib.sha256(version.encode()).digest()[:8]).decode()
 
 
 def _subresource(kind: Kind, index: int) -> Object:

@@ -19,7 +19,7 @@ from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
 from alcove.apiserver.streams.proxy import BodySender
 from alcove.apiserver.streams.proxy_targets import unreached
-from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
+from alcove.apiserver.streams.relays import BodyBounds, BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError, RequestNotSent
 from alcove.http.messages import HttpRequest, HttpResponse
@@ -50,14 +50,14 @@ class RequestForwarder(Generic[S]):
         connections: ServerConnections[S],
         release: Callable[[ApiCall], None],
         counting: StreamLimits,
-        ring0_bytes_max: int,
+        ring0_bounds: BodyBounds,
     ) -> None:
         """`release` releases a call's flow control seats. A response to a caller of ring0 is cut off at
-        `ring0_bytes_max`."""
+        `ring0_bounds`."""
         self._connections = connections
         self._release = release
         self._counting = counting
-        self._ring0_bytes_max = ring0_bytes_max
+        self._ring0_bounds = ring0_bounds
 
     async def forward(
         self, call: ApiCall, server: S, target: str, headers: list[HeaderField]
@@ -123,7 +123,8 @@ class RequestForwarder(Generic[S]):
         if _is_forbidden_redirect(call, connection):
             connection.abort()
             raise unreached("the server attempted to redirect the request, which is not permitted")
-        headers = proxyheaders.answer_headers(connection.fields, is_upgrade)
+        is_foreign = call.identity.tenant != call.tenant
+        headers = proxyheaders.answer_headers(connection.fields, is_upgrade, is_foreign=is_foreign)
         if is_upgrade:
             return HttpResponse(101, StreamRelay(connection, done), b"", headers)
         ended = self._deadline(call, server, connection, done)
@@ -134,10 +135,10 @@ class RequestForwarder(Generic[S]):
             response = HttpResponse(status, b"", kind, headers)
             response.length = -1 if length is None else length
             return response
-        # Processes of ring0 read whole responses, which a tenant's server must not make arbitrarily long.
+        # Processes of ring0 read and parse whole responses, which a tenant's server must not make arbitrarily long.
         is_bounded = call.identity.is_system and call.tenant != SYSTEM and call.verb != "watch"
-        bytes_max = self._ring0_bytes_max if is_bounded else None
-        response = HttpResponse(status, BodyRelay(connection, _nothing, ended, bytes_max), kind, headers)
+        bounds = self._ring0_bounds if is_bounded else None
+        response = HttpResponse(status, BodyRelay(connection, _nothing, ended, bounds), kind, headers)
         response.length = length
         return response
 

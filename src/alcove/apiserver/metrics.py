@@ -84,11 +84,19 @@ class TenantUsage:
 
     def __init__(self) -> None:
         self.requests: Counter[TenantId] = Counter()
+        self.refused: Counter[tuple[TenantId, str]] = Counter()
+        """Requests that a limit of their tenant has refused, by the limit."""
 
     def count(self, tenant: TenantId) -> None:
         self.requests[tenant] += 1
         if len(self.requests) > 2 * TENANTS_KEPT:
             self.requests = Counter(dict(self.requests.most_common(TENANTS_KEPT)))
+
+    def count_refused(self, tenant: TenantId, limit: str) -> None:
+        """`limit` is one of a few words, of which no client chooses any."""
+        self.refused[tenant, limit] += 1
+        if len(self.refused) > 2 * TENANTS_KEPT:
+            self.refused = Counter(dict(self.refused.most_common(TENANTS_KEPT)))
 
     def top(self, count: int) -> list[tuple[TenantId, int]]:
         return self.requests.most_common(count)
@@ -229,6 +237,14 @@ class ApiServerMetrics(Collector):
                 "alcove_tenant_requests", "Requests of the busiest tenants.", labels=["tenant"]
             ),
             (((tenant,), count) for tenant, count in self.tenants.top(TENANTS_SHOWN)),
+        )
+        yield _labelled(
+            CounterMetricFamily(
+                "alcove_tenant_refused_requests",
+                "Requests that limits of their tenants have refused: rate (429) and quota.",
+                labels=["tenant", "limit"],
+            ),
+            self.tenants.refused.most_common(TENANTS_SHOWN),
         )
         yield _histogram("alcove_store_commit_duration_seconds", "Commits of the store.", self.commit_seconds)
         yield _histogram("alcove_store_commit_transactions", "Writes per commit.", self.commit_transactions)

@@ -5,16 +5,16 @@
 /api/v1/namespaces/N/pods/P                short path: the caller's tenant
 """
 
-from functools import lru_cache
 from urllib.parse import unquote
 
 from msgspec import Struct, structs
 
 from alcove.api.errors import BadRequest
 from alcove.api.ids import TenantId
+from alcove.api.short_cache import cache_short
 from alcove.apiserver.streams.proxy_targets import path_of
 
-SUBRESOURCES_OF_TENANT = frozenset({"status", "finalize"})
+SUBRESOURCES_OF_TENANT = frozenset({"content", "finalize", "status"})
 SUBRESOURCES_OF_NAMESPACE = frozenset({"status", "finalize"})
 
 
@@ -39,7 +39,7 @@ class RequestTarget(Struct, frozen=True):
         return self.resource != ""
 
 
-@lru_cache(maxsize=8192)
+@cache_short(8192)
 def parse(path: str) -> RequestTarget:
     """Parses a raw path. Raises BadRequest if a segment is not allowed or two tenants are named."""
     if "/proxy/" in path and (proxied := path_of(path)) is not None:

@@ -41,6 +41,10 @@ class CacheReader(ObjectReader, Protocol):
         what is derived from them (RBAC rules, webhooks, CRDs)."""
         ...
 
+    def generations(self, tenant: TenantId, resources: Sequence[GroupResource]) -> tuple[int, ...]:
+        """The `generation` of each of several resources."""
+        ...
+
     def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
         """The tenants that have an object of this resource."""
         ...

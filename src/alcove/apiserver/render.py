@@ -35,16 +35,7 @@ class ObjectView(Struct, frozen=True):
     @property
     def is_verbatim(self) -> bool:
         """Whether the stored bytes are the response."""
-        return self.form is ResponseForm.JSON and self.is_stored_version and self.narrowed is None
-
-    @property
-    def is_stored_version(self) -> bool:
-        kind = self.kind
-        return (
-            kind.from_storage is None
-            and kind.storage_version in ("", kind.version)
-            and kind.stored_resource is None
-        )
+        return self.form is ResponseForm.JSON and self.kind.is_stored_version and self.narrowed is None
 
     @property
     def cache_key(self) -> tuple[str, str, str, str, nodes.NodeView | None, str]:
@@ -182,7 +173,7 @@ def _definition(column: PrinterColumn) -> Object:
 
 
 def _row(view: ObjectView, entry: CacheEntry, now: float) -> Object:
-    obj = entry.object if view.is_stored_version else converted(view.kind, entry)
+    obj = entry.object if view.kind.is_stored_version else converted(view.kind, entry)
     row: Object = {"cells": [_cell(column, obj, now) for column in view.kind.columns]}
     if view.include == "Metadata":
         row["object"] = {

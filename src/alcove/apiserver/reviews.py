@@ -58,7 +58,7 @@ class Reviews:
             case "SelfSubjectReview":
                 status = {"userInfo": _user_info(identity)}
             case "TokenReview":
-                status = self._token(obj, tenant)
+                status = await self._token(obj, tenant)
             case _:
                 raise BadRequest(f"{kind} is not a review kind")
         metadata: Object = {}
@@ -112,13 +112,13 @@ class Reviews:
         status: Object = await self._threads.for_size(identity.tenant, size_bytes, partial(_rules, grants))
         return status
 
-    def _token(self, review: Object, tenant: TenantId) -> Object:
+    async def _token(self, review: Object, tenant: TenantId) -> Object:
         token = objects.get(review, "spec", "token", default="")
         if not token:
             raise BadRequest("spec.token is required")
         audiences = objects.get(review, "spec", "audiences", default=())
         try:
-            reviewed = self._authenticator.review(token, tenant, audiences)
+            reviewed = await self._authenticator.review(token, tenant, audiences)
         except Unauthorized as error:
             return {"authenticated": False, "error": error.message.removeprefix("Unauthorized: ")}
         return {

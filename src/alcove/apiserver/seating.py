@@ -33,7 +33,8 @@ class RequestSeats:
     def take(self, call: ApiCall) -> Awaitable[None] | None:
         """Takes the request's seats: by the number of objects that a list visits, or the size of a write's body.
         Returns None if that needed no waiting. Raises TooManyRequests, now or when awaited."""
-        width = self._width(call)
+        is_small = not call.request.body and call.verb not in _COLLECTION_VERBS
+        width = 1 if is_small else self._width(call)
         division = self._divisions.of(call.identity.tenant)
         if division is not None and not self._try_level(division, call, width):
             return self._wait(division, call, width)

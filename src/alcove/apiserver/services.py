@@ -19,6 +19,11 @@ CATCH_UP_SECONDS_MAX = 20.0
 """Longer than a read of the store that is repeated at another member of its cluster."""
 
 
+STORED_BYTES_PER_TENANT_MAX = 2 << 30
+"""Bytes of all objects of a tenant: all of them are in memory, and on the store's disk. A write that makes them more is
+refused with 403."""
+
+
 class ApiServerServices(Struct, frozen=True):
     store: Store
     cache: Cache
@@ -34,6 +39,7 @@ class ApiServerServices(Struct, frozen=True):
     unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
     threads: ComputeThreads = field(default_factory=ComputeThreads)
     """For what takes long."""
+    stored_bytes_max: int = STORED_BYTES_PER_TENANT_MAX
 
     async def catch_up(self) -> None:
         """Waits until the cache has every write that any server acknowledged before this call.

@@ -31,6 +31,7 @@ UNSENT_BYTES_MAX = 2 * WRITE_BUFFER_BYTES_MAX
 FIRST_AT_ONCE_MAX = 256
 """Initial events that are sent in one iteration of the loop, so that other requests are served in between."""
 BOOKMARK_SECONDS = 60.0
+TOO_SLOW = "watcher too slow, events were dropped: list again and watch from there"
 REFERENCE_BYTES = 8
 """The memory of an initial event that is not sent yet, beside its body, which the cache holds."""
 WRITE_BYTES_MAX = 256 << 10
@@ -262,8 +263,8 @@ class Watcher:
 
     # Termination and bookmarks
 
-    def expire(self) -> None:
-        """Ends the watch because its client is too slow."""
+    def expire(self, message: str = TOO_SLOW) -> None:
+        """Ends the watch; the client has to list again."""
         writer = self._writer
         self._clear_pending()
         if writer is not None and writer.buffered_bytes > UNSENT_BYTES_MAX:
@@ -271,9 +272,7 @@ class Watcher:
             self.stop()
             writer.abort()
             return
-        self._finish(
-            error_event(Expired("watcher too slow, events were dropped: list again and watch from there"))
-        )
+        self._finish(error_event(Expired(message)))
 
     def _revoke(self) -> None:
         # The watch ends and does not only skip events: a client that regains the permission must not miss

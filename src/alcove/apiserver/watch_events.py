@@ -14,9 +14,12 @@ from alcove.apiserver.render import ObjectView, render
 def encode(kind: CacheEventType, event: CacheEvent, view: ObjectView) -> bytes:
     """One line of a watch, rendered once for all watchers with an equal view."""
     cache_key = (kind, view.cache_key)
-    line = event.encoded.get(cache_key)
+    lines = event.encoded
+    if lines is None:
+        lines = event.encoded = {}
+    line = lines.get(cache_key)
     if line is None:
-        line = event.encoded[cache_key] = b'{"type":"%b","object":%b}\n' % (
+        line = lines[cache_key] = b'{"type":"%b","object":%b}\n' % (
             kind.value.encode(),
             render(view, event.entry),
         )

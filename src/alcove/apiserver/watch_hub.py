@@ -125,6 +125,12 @@ class WatchHub:
             count -= watcher.held_bytes
             watcher.expire()
 
+    def expire(self, tenant: TenantId) -> None:
+        """Ends all watches of the tenant's objects."""
+        scopes = [scope for scope in self._watchers if scope.tenant == tenant]
+        for watcher in {each for scope in scopes for each in self._watchers.get(scope, ())}:
+            watcher.expire("the tenant has moved to another API server: list again and watch from there")
+
     def publish(self, events: Sequence[CacheEvent]) -> None:
         began = perf_counter()
         for event in events:

@@ -8,7 +8,7 @@ uncertain, it is closed: a response is never taken for the response to another r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol, cast
 
 from msgspec import Struct
@@ -101,15 +101,23 @@ class HttpClientConnection(asyncio.Protocol):
     # Exchanges
 
     async def exchange(
-        self, method: str, target: str, headers: RequestHeaders, body: bytes = b"", *, bytes_max: int
+        self,
+        method: str,
+        target: str,
+        headers: RequestHeaders,
+        body: bytes = b"",
+        *,
+        bytes_max: int,
+        count_bytes: Callable[[int], None] | None = None,
     ) -> ReceivedResponse:
         """Send a request and return the complete response, whose body may have at most `bytes_max` bytes.
 
-        Raises RequestNotSent, ConnectionError and HttpError. After an error or a cancellation, the connection
-        is closed.
+        `count_bytes` is called with the number of bytes of each part of the body, before the next one is received.
+        Raises what it raises, RequestNotSent, ConnectionError and HttpError. After an error or a cancellation, the
+        connection is closed.
         """
         self.begin(method, target, headers, body)
-        collector = _Collector(bytes_max)
+        collector = _Collector(bytes_max, count_bytes)
         self._receiver = collector
         try:
             data = await self._collected(collector)
@@ -311,20 +319,24 @@ def _unsolicited() -> MalformedMessage:
 class _Collector:
     """A receiver that collects the whole body, up to a limit."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, count_bytes: Callable[[int], None] | None = None) -> None:
         self.is_complete: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.data = bytearray()
         self._bytes_max = bytes_max
+        self._count_bytes = count_bytes
 
     def take(self, data: bytes) -> None:
         if self.is_complete.done():
             return
         self.data += data
-        if len(self.data) > self._bytes_max:
+        try:
+            if len(self.data) > self._bytes_max:
+                raise BodyTooLarge(f"the response's body has more than {self._bytes_max} bytes")
+            if self._count_bytes is not None:
+                self._count_bytes(len(data))
+        except Exception as error:
             self.data.clear()
-            self.is_complete.set_exception(
-                BodyTooLarge(f"the response's body has more than {self._bytes_max} bytes")
-            )
+            self.is_complete.set_exception(error)
 
     def ended(self, is_complete: bool) -> None:
         if not self.is_complete.done():

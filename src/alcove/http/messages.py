@@ -229,6 +229,10 @@ class BodyParts:
         return self._separator.join(self._parts)
 
 
+WHOLE_BODIES = (bytes, BodyParts)
+"""The types of bodies whose length is known."""
+
+
 def slices(body: bytes) -> Iterator[memoryview]:
     view = memoryview(body)
     for start in range(0, len(view), SLICE_BYTES):

@@ -4,14 +4,19 @@ A message that two parsers could read differently is rejected, by servers and cl
 length, repeated lengths or hosts, bare line feeds, transfer codings other than `chunked`, versions other than
 1.0 and 1.1. Trailers are dropped. All data outside of bodies is bounded, also between the chunks of a body
 and after it.
+
+Clients send the same headers with each request. A server keeps those of a connection's last GET: if the bytes after the
+next one's target are the same, they are not parsed again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import httptools
+from msgspec import Struct
 
 from alcove.http.errors import HeadTooLarge, MalformedMessage
 from alcove.http.limits import HttpLimits
@@ -19,6 +24,13 @@ from alcove.http.messages import Field, HttpHead
 
 _VERSIONS = ("1.1", "1.0")
 _UPGRADE_FIELDS = frozenset((b"connection", b"upgrade", b"http2-settings"))
+
+LAST_HEAD_BYTES_MAX = 2 << 10
+"""Longer heads are not kept for the next request of their connection."""
+_HEAD_END = b"\r\n\r\n"
+_AFTER_TARGET = b" HTTP/1.1\r\n"
+_PLAIN_GET = re.compile(rb"GET (/[A-Za-z0-9/_.:~%?=&,+-]*)")
+"""Up to the end of the target. Targets with other characters are parsed as usual."""
 
 
 class MessageSink(Protocol):
@@ -31,6 +43,15 @@ class MessageSink(Protocol):
     def message_ended(self) -> None: ...
 
 
+class _LastHead(Struct, frozen=True):
+    """Of a GET without a body, after which the connection is kept."""
+
+    tail: bytes
+    """All that follows the target."""
+    fields: list[Field]
+    headers: dict[str, str]
+
+
 class HttpParser:
     __slots__ = (
         "_fed_bytes",
@@ -41,10 +62,12 @@ class HttpParser:
         "_interim",
         "_interim_max",
         "_is_replayed",
+        "_last_head",
         "_parser",
         "_reason",
         "_requests",
         "_sink",
+        "_tail",
         "_target",
         "_uncounted_bytes",
         "is_bodiless",
@@ -59,6 +82,9 @@ class HttpParser:
         self._requests = requests
         self._fed_bytes = 0
         self._interim = 0
+        self._last_head: _LastHead | None = None
+        self._tail = b""
+        """If the data being parsed is nothing but the head of a GET: all that follows its target."""
         self.is_bodiless = False
         """Whether the next final response is to a HEAD: its head describes a body that is not sent."""
         self.restart()
@@ -98,6 +124,14 @@ class HttpParser:
         101); they belong to the next protocol, or to a further message if the upgrade is declined. Raises
         HttpError; the connection cannot be parsed any further then.
         """
+        if self._requests and self._in_head and not self.unread_bytes:
+            last = self._last_head
+            if last is not None and data.endswith(last.tail) and len(data) <= self._head_bytes_max:
+                beginning = _PLAIN_GET.fullmatch(data, 0, len(data) - len(last.tail))
+                if beginning is not None:
+                    self._repeat(last, beginning[1])
+                    return None
+            self._tail = _tail(data)
         self._fed_bytes = len(data)
         self.unread_bytes += self._fed_bytes
         rest: bytes | None = None
@@ -117,6 +151,12 @@ class HttpParser:
         if self.is_bodiless and not self._in_head:
             self._end_bodiless()
         return None
+
+    def _repeat(self, last: _LastHead, target: bytes) -> None:
+        """Pass on a request whose headers are those of the last one."""
+        head = HttpHead(last.fields, last.headers.copy(), "1.1", True, False, False, None, b"GET", target)
+        self._sink.head_received(head)
+        self._sink.message_ended()
 
     def close(self) -> None:
         """Release the parser. httptools' parser, this one and the sink refer to each other: without this,
@@ -205,6 +245,7 @@ class HttpParser:
             return
         else:
             head.method, head.target = parser.get_method(), self._target
+            self._keep(head)
         self._in_head = False
         self.unread_bytes = 0
         self._fields = []  # Trailers, which are dropped.
@@ -222,6 +263,15 @@ class HttpParser:
         self._in_head = True
         self.unread_bytes = 0
         self._sink.message_ended()
+
+    def _keep(self, head: HttpHead) -> None:
+        """Keep the headers for the next request. Only of the last one: what was parsed between might end HTTP."""
+        tail, self._tail = self._tail, b""
+        if not tail or head.length is not None or head.is_chunked or head.upgrade or not head.keep_alive:
+            self._last_head = None
+        else:
+            # A copy: handlers may change the headers.
+            self._last_head = _LastHead(tail, head.fields, head.headers.copy())
 
     # Checks of a head
 
@@ -248,6 +298,15 @@ class HttpParser:
         self._interim += 1
         if self._interim > self._interim_max:
             raise MalformedMessage("too many interim responses")
+
+
+def _tail(data: bytes) -> bytes:
+    """What follows the target, if `data` is one head of a GET and nothing else, and not long; else empty."""
+    if not data.startswith(b"GET ") or len(data) > LAST_HEAD_BYTES_MAX:
+        return b""
+    if data.find(_HEAD_END) != len(data) - len(_HEAD_END):
+        return b""
+    return data[data.find(_AFTER_TARGET) :] if _AFTER_TARGET in data else b""
 
 
 def combined(fields: Sequence[Field]) -> dict[str, str]:

@@ -84,6 +84,11 @@ class RequestReceiver:
         return upload is not None and (upload.length is None or upload.length > self._body_bytes_max)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing of a request was received that is not passed on."""
+        return self.upload is None and not self._body and self.parser.is_idle
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of a request that are not passed on yet."""
         upload = self.upload

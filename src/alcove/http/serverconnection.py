@@ -22,7 +22,7 @@ from alcove.http.errors import HttpError
 from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
 from alcove.http.messages import (
     SLICE_BYTES,
-    BodyParts,
+    WHOLE_BODIES,
     HttpRequest,
     HttpResponse,
     ResponseStream,
@@ -79,8 +79,7 @@ class HttpServerConnection(asyncio.Protocol):
         self.deadline = 0.0
         """The time at which the server closes this connection as idle or too slow; 0 for never."""
         self._waiting: deque[HttpRequest | bytes] = deque()
-        """Received while another request was being answered. Bytes follow a request to upgrade: whether they
-        are HTTP is known when that request has been answered."""
+        """Received while another request was answered; bytes after a request to upgrade, which may be HTTP."""
         self._waiting_bytes = 0
         """Bytes that were received since the queue was empty, while another request was being answered."""
         self._is_queue_full = False
@@ -219,6 +218,9 @@ class HttpServerConnection(asyncio.Protocol):
         """Count what is in memory of requests: those that wait or are received in part, and the current one."""
         if self.transport is CLOSED:
             return
+        slot, is_busy = self.slot, self.is_answering or self._waiting_bytes
+        if not is_busy and not slot.is_busy and not slot.held_bytes and self._receiver.is_idle:
+            return
         held = max(self._waiting_bytes, self._receiver.held_bytes) + self._request_bytes
         upload = self._request.upload if self._request is not None else None
         if upload is not None and upload is not self._receiver.upload:
@@ -265,7 +267,7 @@ class HttpServerConnection(asyncio.Protocol):
     def _respond(self, request: HttpRequest, response: HttpResponse) -> None:
         body = response.body
         if self.transport.is_closing():
-            if not isinstance(body, bytes | BodyParts):
+            if not isinstance(body, WHOLE_BODIES):
                 body.stop()
             if response.done is not None:
                 response.done()
@@ -278,7 +280,7 @@ class HttpServerConnection(asyncio.Protocol):
             request.keep_alive = False
             head.append(b"\r\nConnection: close")
         self._response = response
-        if not isinstance(body, bytes | BodyParts):
+        if not isinstance(body, WHOLE_BODIES):
             self._begin(head, response)
             return
         length = len(body) if response.length is None else response.length
@@ -311,8 +313,7 @@ class HttpServerConnection(asyncio.Protocol):
         body.start(self)
 
     def _upgrade(self, head: list[bytes], body: UpgradedConnection) -> None:
-        """Switch to the upgraded connection; this protocol is then only notified when the connection is
-        lost."""
+        """Switch to the upgraded connection; this protocol then only learns that the connection is lost."""
         del head[1:3]  # There is no body for a content type.
         self.transport.write(b"".join([*head, b"\r\n\r\n"]))
         early = self._waiting.popleft() if self._waiting else b""
@@ -412,8 +413,7 @@ class HttpServerConnection(asyncio.Protocol):
             self._set_queue_full(False)
 
     def _refuse(self, error: HttpError) -> None:
-        """Respond to a request that cannot be read to its end. Further data is dropped until the client or
-        the server closes the connection."""
+        """Respond to a request that cannot be read to its end. Further data is dropped."""
         self._refused = error
         if self._is_uploading:
             # The handler may be waiting for the rest of the body, which cannot be parsed.

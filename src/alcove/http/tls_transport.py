@@ -99,7 +99,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 if not data:
                     self.close()
                     return
-                self._deliver(data)
+                if isinstance(self._protocol, asyncio.BufferedProtocol):
+                    self._fill(data)
+                else:
+                    self._protocol.data_received(data)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:
@@ -107,12 +110,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             return
         self._flush()
 
-    def _deliver(self, data: bytes) -> None:
-        protocol = self._protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
-            protocol.data_received(data)
-            return
-        # TLS within TLS: a tunnel that this connection carries.
+    def _fill(self, data: bytes) -> None:
+        """Deliver to TLS within TLS: a tunnel that this connection carries."""
+        protocol = cast(asyncio.BufferedProtocol, self._protocol)
         while data:
             buffer = memoryview(protocol.get_buffer(len(data)))
             part, data = data[: len(buffer)], data[len(buffer) :]

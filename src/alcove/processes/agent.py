@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2s
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 import uvloop
@@ -38,12 +39,16 @@ from alcove.client.errors import BadKubeconfig
 from alcove.client.events import EventRecorder, PendingEvent
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
+from alcove.client.plane_joining import PlaneJoining
 from alcove.client.planes import Planes
 from alcove.client.pool import DEDICATED, HttpPool, RequestLimits
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import raise_open_files_limit
 from alcove.processes.probes import serve_probes
+
+if TYPE_CHECKING:
+    from alcove.agent.network.otlp_sender import OtlpCollector
 
 log = logging.getLogger(__name__)
 
@@ -83,10 +88,14 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     """Networks that are not public, but in which tenants' registries may be."""
     dns_upstreams: tuple[str, ...] = ()
     """DNS servers for external names in tenants' networks; if empty, those in resolv.conf."""
+    routes_ring0: bool = False
+    """Give the node routes to the addresses of ring0's default network."""
     storage_bounds: StorageBounds = StorageBounds()
     """What a pod may have on the node's disk without requesting it."""
     flows_file: Path | None = None
     """Where the flows of all tenants are written, as JSON lines; None to write none."""
+    flows_collector: OtlpCollector | None = None
+    """The OpenTelemetry collector that the flows of all tenants are sent to; None to send none."""
     usage_interval_seconds: int = 60
     """Time between readings of what tenants use."""
     probe_port: int | None = None
@@ -163,7 +172,7 @@ class AgentProcess:
         return workers
 
     def _status_writer(self, key: PodKey) -> StatusWriter:
-        return StatusWriter(key, self.planes.client)
+        return StatusWriter(key, self.planes.tenant_client)
 
     def note(self, node: str) -> Note:
         def note(key: PodKey, type_: str, reason: str, message: str) -> None:
@@ -174,7 +183,8 @@ class AgentProcess:
                 "name": key.name,
                 "uid": key.uid,
             }
-            event = PendingEvent(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
+            plane = self.planes.serving(key.tenant)
+            event = PendingEvent(plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
             (self.warning_events if type_ == WARNING else self._normal_events).record(event)
 
         return note
@@ -233,8 +243,9 @@ async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> 
             Planes(user_agent=USER_AGENT) as planes,
             BackgroundTasks() as tasks,
         ):
+            joining = PlaneJoining(planes, tasks)
             for plane, transport in transports.items():
-                planes.join(plane, transport)
+                (planes.join if plane == HOME else joining.join)(plane, transport)
                 path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
                 tasks.restart(f"kubeconfig of {plane}", partial(follow_file, path, transport, limits[plane]))
             tasks.restart("memory trimming", keep_trimmed)
@@ -244,11 +255,11 @@ async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> 
             agent = AgentProcess(config, planes, tasks, users, metrics)
             if config.planes_directory is not None:
                 source = DirectoryPlanes(config.planes_directory)
-                follower = PlaneFollower(source, planes, agent.plane_changed)
+                follower = PlaneFollower(source, joining, agent.plane_changed)
                 await follower.poll()
                 tasks.fatal("planes folder", follower.run())
             # Not awaited: pods are looked after also while ring0's API server cannot be reached.
-            served = PlaneFollower(TenantPlanes(planes, config.kubeconfig), planes, agent.plane_changed)
+            served = PlaneFollower(TenantPlanes(planes, config.kubeconfig), joining, agent.plane_changed)
             agent.planes_known = served.polled
             tasks.fatal("planes of tenants", served.run())
             managers = None if config.is_hollow else await real.start(agent)

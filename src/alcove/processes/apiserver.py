@@ -34,6 +34,10 @@ from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, signingkeys
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.oidc.authentication import OidcAuthentication
+from alcove.apiserver.auth.oidc.issuer_client import IssuerClient
+from alcove.apiserver.auth.oidc.issuer_keys import FetchCounts
+from alcove.apiserver.auth.oidc.providers import ProviderParts
 from alcove.apiserver.auth.revocations import RevokedConnections
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
@@ -44,10 +48,12 @@ from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEvent
 from alcove.apiserver.computing import ComputeThreads
-from alcove.apiserver.console import sessions
+from alcove.apiserver.console import sealing
 from alcove.apiserver.console.ended import EndedSessions
 from alcove.apiserver.console.gate import ConsoleGate
+from alcove.apiserver.console.oidc_sign_in import OidcSignIn
 from alcove.apiserver.console.sessions import ConsoleSessions
+from alcove.apiserver.crds.conversion import ConversionParts
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import FlowController, FlowLimits, weights
@@ -61,8 +67,10 @@ from alcove.apiserver.outbound.resolver import OutboundResolver
 from alcove.apiserver.outbound.tunnels import ServiceTunnels
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
+from alcove.apiserver.planes.closed_tenants import ClosedTenants
 from alcove.apiserver.planes.plane_servers import PlaneServers
 from alcove.apiserver.planes.proxy import PlaneConnections, PlaneProxy
+from alcove.apiserver.planes.tenant_content import TenantContent
 from alcove.apiserver.priority.divisions import Divisions
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.request_buffering import RequestBuffering
@@ -96,6 +104,7 @@ from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import connections_that_fit
 from alcove.processes.worker_context import WorkerContext
 from alcove.store.base import Store
+from alcove.store.closures import ClosableStore
 from alcove.store.compaction import Compactor
 from alcove.store.encrypted import EncryptedStore
 from alcove.store.remote import RemoteStore
@@ -121,11 +130,13 @@ async def serve(
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
     encryption = config.load_encryption()
-    store = EncryptedStore(await _open(config, metrics, worker), encryption)
+    opened = await _open(config, metrics, worker)
+    store = EncryptedStore(ClosableStore(opened), encryption)
     try:
-        kinds = registry.load()
-        await bootstrap.create_missing(store, kinds, config.admission.home)
-        async with _serving(config, store, kinds, metrics, worker) as running:
+        kinds, home = registry.load(), config.admission.home
+        if config.etcd:  # A cache cannot follow an etcd that nobody has written to.
+            await bootstrap.create_missing(store, kinds, home, lambda _key: False, config.is_closed)
+        async with _serving(config, opened, store, kinds, metrics, worker) as running:
             yield running
     finally:
         await store.close()
@@ -148,6 +159,7 @@ async def _open(config: ApiServerConfig, metrics: ApiServerMetrics, worker: Work
 @asynccontextmanager
 async def _serving(
     config: ApiServerConfig,
+    opened: Store,
     store: EncryptedStore,
     kinds: KindRegistry,
     metrics: ApiServerMetrics,
@@ -167,6 +179,7 @@ async def _serving(
         divisions.notice(events)
         revoked.notice(events)
         plane_servers.notice(events)
+        closed.notice(events)
         node_addresses.notice(events)
 
     cache = Cache(store, publish, buffers, workers)
@@ -181,27 +194,45 @@ async def _serving(
     charge = api_time.counting(flow.charge)
     hub = WatchHub(buffers, charge, config.watches_per_tenant_max, counts(Counted.WATCHES))
     crd_removal, revoked = CrdRemoval(), RevokedConnections()
+    closed = ClosedTenants(cache, hub)
     async with cache:
+        home, closed_at_first = config.admission.home, config.is_closed
+        await cache.reached(await bootstrap.create_missing(store, kinds, home, cache.has, closed_at_first))
         divisions.load()
         plane_servers.load()
+        closed.load()
         store.report()
         reading = ReadingTurns(partial(_charge_reading, charge))
         node_authority = ring0.node_authority_pem if ring0 else b""
         agents = AgentConnector(config.pki, authority, clock, node_authority, reading)
         dialer = _dialer(config, cache, node_addresses, agents)
-        webhooks = Webhooks(dialer, reading, counts(Counted.WEBHOOK_CALLS))
+        webhooks = Webhooks(dialer, reading, counts(Counted.WEBHOOK_CALLS), buffers)
         front_proxy = FrontProxy(authority, cache, clock)
-        trust = ExtensionTrust(cache, front_proxy, clock, authority.for_nodes(clock()))
-        custom = CustomKinds(kinds, cache, clock, webhooks.of)
-        authorizer = Authorizer(cache)
+        signing_keys = SigningKeys.open(config.keys or config.pki)
+        nodes = authority.for_nodes(clock())
+        trust = ExtensionTrust(cache, front_proxy, clock, nodes, signing_keys.public_keys())
         threads = ComputeThreads(
             weight=weights(cache), charge=api_time.counting(partial(flow.charge, is_on_loop=False))
         )
-        signing_keys = SigningKeys.open(config.keys or config.pki)
-        tokens = Tokens(signing_keys, cache, clock)
+
+        def conversion(tenant: TenantId) -> ConversionParts:
+            return ConversionParts(webhooks.of(tenant), partial(threads.for_size, tenant))
+
+        custom = CustomKinds(kinds, cache, clock, conversion)
+        authorizer = Authorizer(cache)
+        tokens = Tokens(signing_keys, cache, clock, foreign=plane_servers.token_key)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
+        issuers = IssuerClient(dialer, reading)
+        provider_parts = ProviderParts(issuers, threads, clock, FetchCounts())
+        oidc = OidcAuthentication(config.authentication, cache, provider_parts)
         authenticator = Authenticator(
-            cache, tokens, clock, static, ring0.check if ring0 else plane_servers.check
+            cache,
+            tokens,
+            clock,
+            static,
+            ring0.check if ring0 else plane_servers.check,
+            oidc.tokens,
+            config.admission.home,
         )
         shared = bool(config.etcd) or worker is not None
         admission = config.admission
@@ -222,7 +253,17 @@ async def _serving(
             )
         )
         services = ApiServerServices(
-            store, cache, hub, kinds, custom, chain, clock, shared, store.unreadable, threads
+            store,
+            cache,
+            hub,
+            kinds,
+            custom,
+            chain,
+            clock,
+            shared,
+            store.unreadable,
+            threads,
+            config.stored_bytes_per_tenant_max,
         )
         reviews = Reviews(authorizer, authenticator, clock, threads)
         meter = LoopMeter(charge)
@@ -239,23 +280,32 @@ async def _serving(
         sight = SightApi(services, agents, config.admission.home, streams.counting)
         token_requests = TokenRequests(cache, tokens, clock)
         virtual = MetricsApi(services, usage), sight
-        subresources = Subresources(services, token_requests, reviews, streams, *virtual)
+        content = TenantContent(services, is_home=config.admission.home == SYSTEM)
+        subresources = Subresources(services, token_requests, reviews, streams, *virtual, content)
         registrations = Registrations(cache, custom)
         extension_connections = ExtensionConnections(dialer, front_proxy, reading)
         extensions = ExtensionProxy(
             registrations, extension_connections, seats.release, counts(Counted.EXTENSION_REQUESTS)
         )
-        plane_connections = PlaneConnections(authority, clock)
+        plane_connections, activity = PlaneConnections(authority, clock, reading), UserActivity()
+        plane_proxy = PlaneProxy(
+            plane_servers,
+            plane_connections,
+            seats.release,
+            seats.take,
+            counts(Counted.PLANE_REQUESTS),
+            activity.note_plane,
+        )
         metrics.add_flow(flow, lambda: seats.rejected_in_levels)
         metrics.add_audit(audit)
+        oidc.add_metrics(metrics)
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
         metrics.add_streams(lambda: streams.counting.total)
         if worker is not None:
             worker.share_metrics(metrics)
-        activity = UserActivity()
         recorder = RequestRecorder(metrics, audit, divisions.nominal_seats, activity)
-        documents = ExtensionDocuments(extensions)
+        documents = ExtensionDocuments(extensions, buffers)
         discovery = Discovery(
             custom, registrations, documents, threads, local_services.group_priorities(kinds)
         )
@@ -279,9 +329,7 @@ async def _serving(
                 "/apis/": discovery.answer,
                 "/openapi/v3/": openapi.version,
             },
-            lambda: (
-                (store.inner.trouble() or "") if isinstance(store.inner, SqliteStore | RemoteStore) else ""
-            ),
+            lambda: (opened.trouble() or "") if isinstance(opened, SqliteStore | RemoteStore) else "",
         )
         parts = AppParts(
             services,
@@ -295,13 +343,15 @@ async def _serving(
             ResourceHandlers(services, subresources),
             routes,
             extensions,
-            PlaneProxy(plane_servers, plane_connections, seats.release, counts(Counted.PLANE_REQUESTS)),
+            plane_proxy,
+            closed,
             api_time,
         )
         app = App(parts)
-        console_key = signing_keys.derive("console sessions", sessions.KEY_BYTES)
+        console_key = signing_keys.derive("console sessions", sealing.KEY_BYTES)
         ended = EndedSessions(config.data / "console-sessions", clock)
-        gate = ConsoleGate(app.handle, ConsoleFiles(), ConsoleSessions(console_key, clock, ended))
+        sign_in = OidcSignIn(oidc.tenants, issuers, console_key, clock)
+        gate = ConsoleGate(app.handle, ConsoleFiles(), ConsoleSessions(console_key, clock, ended), sign_in)
         await claim_missing(store, cache, ClusterIps(cache, clock, random.Random()))
         async with HttpServer(
             gate.handle,
@@ -336,6 +386,7 @@ async def _serving(
                     tasks.restart("activity of tenants", partial(activity.run, services))
                     if config.admission.home == SYSTEM:
                         tasks.restart("API time of tenants", partial(api_time.run, services))
+                    tasks.restart("authentication configuration", oidc.run)
                     tasks.restart("memory trimming", keep_trimmed)
                     if is_first:
                         tasks.restart("compaction", Compactor(store, config.history).run)
@@ -349,6 +400,8 @@ async def _serving(
                 await documents.close()
                 extension_connections.close()
                 plane_connections.close()
+                oidc.close()
+                issuers.close()
                 webhooks.close()
                 agents.close()
                 await audit.close()
@@ -385,10 +438,7 @@ def _tenant_of(peer: object) -> str:
 async def _renew(serving: ServerCertificate, agents: AgentConnector, *, is_first: bool) -> None:
     """Of several workers the first issues the serving certificate, and the others load it."""
     while True:
-        if is_first:
-            serving.renew()
-        else:
-            serving.reload()
+        (serving.renew if is_first else serving.reload)()
         agents.renew()
         await asyncio.sleep(3600)
 

@@ -17,6 +17,7 @@ from alcove.apiserver.auth.subjects import Subject
 from alcove.apiserver.auth.tls import ServerCertificate
 from alcove.apiserver.buffers import BufferLimits
 from alcove.apiserver.identity import MASTERS
+from alcove.apiserver.services import STORED_BYTES_PER_TENANT_MAX
 from alcove.apiserver.watch_hub import WATCHES_PER_TENANT_MAX
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.http.limits import LIMITS
@@ -44,8 +45,12 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     keys: Path | None = None
     """Of a dedicated plane: a directory with its authority, its signing key, and ring0's authorities, which is only
     read. None to keep keys in `data`."""
+    is_closed: bool = False
+    """A dedicated plane begins closed: ring0 moves the tenant's objects there."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
+    authentication: Path | None = None
+    """An AuthenticationConfiguration file: the OIDC issuers of ring0's users."""
     admission: AdmissionSettings = AdmissionSettings()
     history: RetentionPolicy = RetentionPolicy()
     """How much history is kept for watches to resume from."""
@@ -53,6 +58,7 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     """How many bytes are buffered for tenants."""
     connections_per_tenant_max: int = LIMITS.connections_per_group_max
     watches_per_tenant_max: int = WATCHES_PER_TENANT_MAX
+    stored_bytes_per_tenant_max: int = STORED_BYTES_PER_TENANT_MAX
     webhook_networks: tuple[Network, ...] = ()
     """Private networks in which tenants' webhooks are allowed."""
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 
 import typer
+from msgspec import structs
 
 from alcove.api.errors import ApiError
+from alcove.client import fencing
+from alcove.client.client import Client
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.plane_joining import PlaneJoining
 from alcove.client.planes import Planes
+from alcove.client.pool import DEDICATED, HttpPool
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import ControllerOptions
@@ -63,6 +70,7 @@ async def _run(term: LeaderTerm, options: ControllerOptions, metrics: Controller
         joining = PlaneJoining(planes, tasks, term.leader.fence, term.leader.confirm)
         await term.dedicated.follow(planes, joining, tasks, on_plane_change)
 
+    options = structs.replace(options, connect_plane=partial(_connect, term))
     runner = ControllerRunner(
         controllers=CONTROLLERS, clock=time.time, authorities=authorities, options=options, metrics=metrics
     )
@@ -73,3 +81,17 @@ async def _run(term: LeaderTerm, options: ControllerOptions, metrics: Controller
             "controllers stopped; restarting",
             extra={"errors": [str(error) for error in errors.exceptions]},
         )
+
+
+@asynccontextmanager
+async def _connect(term: LeaderTerm, url: str, authority: str) -> AsyncIterator[Client]:
+    """A client of a dedicated plane's API server, which from then on refuses writes of earlier leaders."""
+    user = structs.replace(term.user, server=url, ca_pem=authority.encode(), tenant="")
+    pool = HttpPool(user, DEDICATED)
+    leader = term.leader
+    try:
+        unfenced = Client(pool, user_agent=NAME, permitted=leader.check)
+        await fencing.take(unfenced, leader.fence, leader.confirm)
+        yield Client(pool, user_agent=NAME, permitted=leader.check, fence=leader.fence)
+    finally:
+        await pool.close()

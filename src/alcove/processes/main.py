@@ -24,6 +24,7 @@ from alcove.cli import (
     usage,
 )
 from alcove.cli.connectivity import verb as connectivity
+from alcove.cli.foreign import verb as plane
 from alcove.processes.verbs import (
     agent,
     apiserver,
@@ -76,6 +77,7 @@ app.command()(backup.restore)
 
 # Operator commands, through the API.
 app.add_typer(tenant.app, name="tenant")
+app.add_typer(plane.app, name="plane")
 app.add_typer(network.app, name="network")
 app.add_typer(policy.app, name="policy")
 node.app.command()(leave.leave)

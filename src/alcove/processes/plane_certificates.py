@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from alcove.api.ids import TenantId
-from alcove.apiserver.auth import certificates
+from alcove.apiserver.auth import certificates, signingkeys
 from alcove.apiserver.auth.certificates import CLIENT_LIFETIME, CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.kubeconfig import KubeconfigCertificate, render
@@ -29,7 +29,9 @@ AUTHORITY_SECONDS_LEFT = CLIENT_LIFETIME.total_seconds()
 
 
 def plane_certificates() -> PlaneCertificates:
-    return PlaneCertificates(new_keys=_new_keys, are_valid=_are_valid, kubeconfig=_kubeconfig)
+    return PlaneCertificates(
+        new_keys=_new_keys, are_valid=_are_valid, public_keys=_public_keys, kubeconfig=_kubeconfig
+    )
 
 
 def _new_keys(tenant: TenantId) -> dict[str, str]:
@@ -49,6 +51,12 @@ def _are_valid(keys: PlaneKeys) -> bool:
     except (KeyError, ValueError, TypeError):
         return False
     return authority.certificate.not_valid_after_utc.timestamp() - time.time() > AUTHORITY_SECONDS_LEFT
+
+
+def _public_keys(keys: PlaneKeys) -> str:
+    key = serialization.load_pem_private_key(keys[SIGNING_KEY].encode(), password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return signingkeys.public_pem(key.public_key())
 
 
 def _kubeconfig(keys: PlaneKeys, server: str, user: PlaneUser) -> IssuedKubeconfig:

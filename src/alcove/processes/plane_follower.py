@@ -1,10 +1,11 @@
 """Joins and leaves planes while a process runs. Planes come from two sources:
 
-    Tenants                  a dedicated tenant whose API server has been ready: `status.endpoint`
+    Tenants                  a dedicated tenant whose API server has been ready: `status.endpoint`; a foreign one whose
+                             plane ring0 has a Secret of (`api/foreign_planes.py`)
     DIR/TENANT.kubeconfig    the plane of that tenant, as long as the file exists
 
-On planes of the first source a process uses the client certificate that it has at home: a plane's API server trusts
-ring0's authority for ring0's components, and never sees their keys.
+On dedicated tenants' planes a process uses the client certificate that it has at home: a plane's API server trusts
+ring0's authority for ring0's components, and never sees their keys. On foreign planes it uses the credential in the Secret.
 
 When the tenant is deleted or the file is removed, the process leaves the plane. A node then stops the plane's pods: it
 would get no more updates.
@@ -14,26 +15,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct, structs
 
-from alcove.api import objects
+from alcove.api import foreign_planes, objects
+from alcove.api.foreign_planes import KUBELET_USER, ForeignPlane
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.kinds.core.control_planes import is_dedicated
+from alcove.api.kinds.core.control_planes import is_dedicated, is_foreign
+from alcove.api.kinds.core.plane_sleep import is_stopped
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import ListSelection
-from alcove.client.errors import BadKubeconfig
+from alcove.client.errors import BadKubeconfig, PlaneStopped
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.planes import Planes
 from alcove.client.pool import DEDICATED, HttpPool, RequestLimits
-from alcove.client.resources import TENANTS
+from alcove.client.resources import SECRETS, TENANTS
+from alcove.client.stock_transport import StockTransport
 from alcove.client.transport import Stream, Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.http.client import ReceivedResponse
@@ -60,20 +65,31 @@ class PlaneJoins(Protocol):
 
 class SwappableTransport:
     """A transport whose connection pool can be replaced in use, when the plane's client certificate was
-    renewed."""
+    renewed, and that sends nothing while the plane's API server is stopped."""
 
-    def __init__(self, pool: HttpPool) -> None:
+    def __init__(self, pool: Transport) -> None:
         self._pool = pool
+        self._running = asyncio.Event()
+        self._running.set()
+
+    def set_running(self, is_running: bool) -> None:
+        """While the API server does not run, watches wait for it, and requests raise PlaneStopped."""
+        (self._running.set if is_running else self._running.clear)()
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> ReceivedResponse:
+        if not self._running.is_set():
+            raise PlaneStopped
         return await self._pool.request(method, path, headers, body)
 
-    def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
-        return self._pool.stream(path, headers)
+    @asynccontextmanager
+    async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
+        await self._running.wait()
+        async with self._pool.stream(path, headers) as stream:
+            yield stream
 
-    async def exchange(self, pool: HttpPool) -> None:
+    async def exchange(self, pool: Transport) -> None:
         """Replaces the pool. Watches on the old one end; clients resume them on the new one."""
         before, self._pool = self._pool, pool
         await before.close()
@@ -103,6 +119,16 @@ class FoundPlane(Struct, frozen=True):
     """Changes with the plane's address or credentials."""
     load: Callable[[], KubeconfigUser]
     """Raises BadKubeconfig."""
+    is_running: bool = True
+    """Whether its API server is to be reached: it is stopped while its tenant is asleep."""
+    is_stock: bool = False
+    """Whether its API server is Kubernetes' own."""
+
+    def connect(self, plane: PlaneId) -> tuple[KubeconfigUser, Transport]:
+        """Raises BadKubeconfig."""
+        user = self.load()
+        pool = HttpPool(user, DEDICATED)
+        return user, StockTransport(pool, TenantId(plane)) if self.is_stock else pool
 
 
 class PlaneSource(Protocol):
@@ -133,15 +159,24 @@ class TenantPlanes:
     def __init__(self, planes: Planes, own: Path) -> None:
         """`own` is the process's kubeconfig for the home plane."""
         selection = ListSelection(TENANTS)
-        self._tenants = planes.mirror(selection, {_SERVED: _served}, tenant=SYSTEM, only=HOME)
+        indexes = {_SERVED: _served, _FOREIGN: _foreign}
+        self._tenants = planes.mirror(selection, indexes, tenant=SYSTEM, only=HOME)
+        secrets = ListSelection(SECRETS, foreign_planes.NAMESPACE)
+        self._secrets = planes.mirror(secrets, tenant=SYSTEM, only=HOME)
         self._own = own
 
     async def read(self) -> Mapping[PlaneId, FoundPlane]:
-        """Waits until the tenants have been listed."""
+        """Waits until the tenants and the Secrets of foreign planes have been listed."""
         await self._tenants.synced()
+        await self._secrets.synced()
         served = list(self._tenants.find(_SERVED, HOME, SYSTEM, _SERVED))
         own = await asyncio.to_thread(self._own.read_bytes) if served else b""
-        return {PlaneId(objects.name(each)): self._found(each, own) for each in served}
+        found = {PlaneId(objects.name(each)): self._found(each, own) for each in served}
+        joined = foreign_planes.by_tenant(self._secrets.list(HOME, SYSTEM))
+        for tenant in self._tenants.find(_FOREIGN, HOME, SYSTEM, _FOREIGN):
+            if plane := joined.get(TenantId(objects.name(tenant))):
+                found[PlaneId(plane.tenant)] = _found_foreign(plane)
+        return found
 
     def _found(self, tenant: Object, own: bytes) -> FoundPlane:
         server = tenant["status"]["endpoint"]
@@ -150,10 +185,24 @@ class TenantPlanes:
         def load() -> KubeconfigUser:
             return structs.replace(kubeconfig.load(self._own), server=server, ca_pem=authority, tenant="")
 
-        return FoundPlane(b"\0".join((server.encode(), authority, own)), load)
+        version = b"\0".join((server.encode(), authority, own))
+        return FoundPlane(version, load, is_running=not is_stopped(tenant))
 
 
-_SERVED = "served"
+def _found_foreign(plane: ForeignPlane) -> FoundPlane:
+    user = KubeconfigUser(
+        plane.server,
+        plane.authority,
+        plane.certificate,
+        plane.key,
+        plane.token,
+        caller_ca_pem=plane.kubelet_authority,
+        caller_name=plane.kubelet_user or KUBELET_USER,
+    )
+    return FoundPlane(msgspec.json.encode(plane), lambda: user, is_stock=True)
+
+
+_SERVED, _FOREIGN = "served", "foreign"
 
 
 def _served(tenant: Object) -> Iterable[str]:
@@ -161,6 +210,11 @@ def _served(tenant: Object) -> Iterable[str]:
     status = tenant.get("status") or {}
     has_address = status.get("endpoint") and objects.get(status, "controlPlane", "certificateAuthority")
     return (_SERVED,) if is_dedicated(tenant) and has_address else ()
+
+
+def _foreign(tenant: Object) -> Iterable[str]:
+    """An index of the tenants whose API server ring0 does not run."""
+    return (_FOREIGN,) if is_foreign(tenant) and "deletionTimestamp" not in tenant["metadata"] else ()
 
 
 class DedicatedPlanes(Struct, frozen=True):
@@ -237,12 +291,13 @@ class PlaneFollower:
             has_changed = before is not None and before[1] != each.version
             if is_new or has_changed:
                 await self._join(plane, each)
+            if plane in self._joined:
+                self._joined[plane][0].set_running(each.is_running)
         self.polled.set()
 
     async def _join(self, plane: PlaneId, found: FoundPlane) -> None:
         try:
-            user = found.load()
-            pool = HttpPool(user, DEDICATED)
+            user, pool = found.connect(plane)
         except BadKubeconfig as error:
             log.warning("failed to join plane; retrying", extra={"plane": plane, "error": str(error)})
             return

@@ -82,6 +82,8 @@ class RealNode:
         _ip("link", "add", self._link, "mtu", _MTU, "type", "veth", "peer", "eth0", "netns", self.namespace)
         _ip("address", "add", f"{self.gateway}/24", "dev", self._link)
         _ip("link", "set", self._link, "up")
+        # Nodes reach each other through this machine, which may not forward otherwise.
+        Path(f"/proc/sys/net/ipv4/conf/{self._link}/forwarding").write_text("1")
         inside = ("-n", self.namespace)
         _ip(*inside, "address", "add", f"{self.address}/24", "dev", "eth0")
         _ip(*inside, "link", "set", "eth0", "mtu", _MTU, "up")

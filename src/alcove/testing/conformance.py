@@ -145,6 +145,14 @@ def updated(listed: Listed, ran: Iterable[SpecOutcome], place: Place) -> Listed:
     return result
 
 
+def groups(listed: Listed) -> Iterator[tuple[str, Listed]]:
+    """The tests of each group, the largest group first."""
+    ordered = sorted(listed, key=group_of)
+    parts = [(group, list(names)) for group, names in groupby(ordered, key=group_of)]
+    for group, names in sorted(parts, key=lambda part: -len(part[1])):
+        yield group, {name: listed[name] for name in names}
+
+
 def table(ran: Iterable[SpecOutcome]) -> Iterator[str]:
     """Lines of text: passed and failed tests of each group, and of all."""
     ordered = sorted(ran, key=lambda each: each.group)

@@ -23,7 +23,7 @@ from alcove.client.pool import HttpPool
 from alcove.client.transport import Transport
 from alcove.controllers.controller import Controller, ControllerOptions
 from alcove.controllers.metrics import ControllerMetrics
-from alcove.controllers.runner import ControllerRunner, work
+from alcove.controllers.runner import ControllerRunner, Follow, work
 
 START_SECONDS_MAX = 90.0
 
@@ -38,9 +38,11 @@ class RunningControllers:
         through: Callable[[Transport], Transport] = lambda transport: transport,
         clock: Callable[[], float] = time.time,
         awaited: Collection[str] = (),
+        follow: Follow | None = None,
     ) -> None:
         """`through` wraps the transport to the server, for example to inject faults. `awaited` are dedicated planes that
-        do not respond."""
+        do not respond; `follow` joins others."""
+        self._follow = follow
         self._clock = clock
         self._awaited = awaited
         self._path = path
@@ -93,6 +95,6 @@ class RunningControllers:
         try:
             planes = Planes()
             planes.awaited.update(map(PlaneId, self._awaited))
-            await work(wanted, planes, self._through(transport), self._started.set)
+            await work(wanted, planes, self._through(transport), self._started.set, self._follow)
         finally:
             await transport.close()

@@ -31,7 +31,7 @@ POD_FOLDER = re.compile(
 )
 """Folders that a node creates for one pod or container, relative to the node's directory."""
 OWN_FILES = re.compile(
-    r"\.(log|tmp|new|pem|kubeconfig|cache)$|/store\.db|/audit\.log|\.cache/|/(names|usage)\.(json|lock)$"
+    r"\.(log|tmp|new|pem|kubeconfig|cache)$|/store\.db|/audit/[a-z0-9-]+\.log(\.\d+)?$|\.cache/|/(names|usage)\.(json|lock)$"
 )
 """Files of the cluster that come and go."""
 

@@ -70,5 +70,8 @@ class MemoryReader:
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self._generations.get((tenant, resource), 0)
 
+    def generations(self, tenant: TenantId, resources: Sequence[GroupResource]) -> tuple[int, ...]:
+        return tuple(self.generation(tenant, resource) for resource in resources)
+
     def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
         return [tenant for (tenant, own), space in self._spaces.items() if own == resource and space]

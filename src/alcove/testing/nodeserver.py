@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerId, ContainerRuntime
 from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.flow_stream import FollowFlows
 from alcove.agent.server.running_containers import ContainerHandle
 from alcove.agent.server.server import AgentServer, FindCapture, ReadFlows, TracePacket
 from alcove.api.ids import SYSTEM, TenantId
@@ -91,6 +92,7 @@ class NodeRig:
         self.agent: AgentServer | None = None
         self.flows: ReadFlows | None = None
         """What the node's networks have seen; set it before the start, as `trace`."""
+        self.follow_flows: FollowFlows | None = None
         self.trace: TracePacket | None = None
         self.find_capture: FindCapture | None = None
 
@@ -113,6 +115,7 @@ class NodeRig:
             "127.0.0.1",
             0,
             flows=self.flows,
+            follow_flows=self.follow_flows,
             trace=self.trace,
             find_capture=self.find_capture,
         )
@@ -159,6 +162,14 @@ class NodeRig:
         answer = self.server.system.patch(f"{path}/{name}/status", {"status": running})
         assert answer.status == 200, answer.body
         return made
+
+    def has_pod(self, pod: Object) -> None:
+        """As if the pod ran here; it has no containers."""
+        metadata = pod["metadata"]
+        key = PodKey(
+            HOME, TenantId(metadata["tenant"]), metadata["namespace"], metadata["name"], metadata["uid"]
+        )
+        self.pods.add(LabPod(key, pod, self.lab.runtime, ContainerId("none")))
 
     async def start_container(self, pod: LabPod, container: Object) -> ContainerId:
         """Starts the container's next attempt."""

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from alcove.api.ids import TenantId
-from alcove.client.plane_mirror import Name, PlaneMirror
+from alcove.client.mirror_entries import Name
+from alcove.client.plane_mirror import PlaneMirror
 
 
 class ReadCount:

@@ -7,17 +7,22 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from alcove.agent.network.flood_events import FloodEvents
+from alcove.agent.network.flow_follower import RingFollower
 from alcove.agent.network.flow_reports import FlowSelection
 from alcove.agent.server import capture
+from alcove.agent.server.traces import TracedPacket
 from alcove.api.errors import NotFound
 from alcove.api.ids import TenantId
-from alcove.api.node_api import FlowReport, KernelTrace
+from alcove.api.node_api import FlowReport, KernelTrace, LiveReply
 from alcove.client.keys import HOME
 from alcove.dataplane.desired import endpoint_key
 from alcove.dataplane.maps import MapName
 from alcove.dataplane.model import Protocol
+from alcove.dataplane.node_dataplane import MEMORY_ENTRIES
 from alcove.processes.main import app
 from alcove.testing.nodecluster import AttachedPod, NodeCluster
+from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
 from alcove.testing.podprobes import TENANTS, reaches
 from alcove.testing.probes import tcp_server
 from alcove.testing.server import wait_until
@@ -57,8 +62,49 @@ def test_each_end_of_a_flow_has_its_name_and_only_ones_own(cluster: NodeCluster,
     assert not seen & names
     assert flows_of(pods["red"][0], "nobody") == []
     here = pods["red"][0].node
+    counts = {(each.tenant, each.network): each.opened for each in here.network.traffic.counts()}
+    assert all(counts[tenant, "own"] > 0 for tenant in TENANTS)
     exported = here.call(here.network.traffic.all_flows(0.0))
     assert {each.tenant for each in exported} >= set(TENANTS)
+
+
+def follow(near: AttachedPod, **selection: object) -> RingFollower:
+    wanted = FlowSelection(**selection)  # type: ignore[arg-type]
+    follower = RingFollower(near.node.network.traffic, HOME, TenantId(near.key.tenant), wanted)
+    near.node.call(follower.read())
+    return follower
+
+
+def followed(near: AttachedPod, follower: RingFollower) -> list[FlowReport]:
+    near.node.call(polled(follower))
+    return list(near.node.call(follower.read()).flows)
+
+
+async def polled(follower: RingFollower) -> None:
+    follower.poll()
+
+
+def test_a_stream_has_each_new_connection_of_ones_own_and_of_the_pod_that_is_asked_for(
+    cluster: NodeCluster, pods: Pods
+) -> None:
+    near, beside, far = pods["red"]
+    all_of_red, of_near, of_blue = follow(near), follow(near, pod=near.key.name), follow(pods["blue"][0])
+    with tcp_server(far.namespace, far.address, 8083):
+        wait_until(lambda: reaches(near, far.address, 8083))
+        wait_until(lambda: reaches(beside, far.address, 8083))
+    both = followed(near, all_of_red)
+    for pod in (near, beside):
+        flow = opened(both, pod, 8083)[0]
+        assert (flow.destination.name, flow.verdict, flow.packets_sent >= 2) == (
+            far.key.name,
+            "forwarded",
+            True,
+        )
+    own = followed(near, of_near)
+    assert opened(own, near, 8083) and not opened(own, beside, 8083)
+    assert not opened(followed(near, all_of_red), near, 8083), "each comes once"
+    names = {pod.key.name for pod in pods["red"]}
+    assert not {each.source.name for each in followed(near, of_blue)} & names
 
 
 def test_a_flow_by_a_service_has_the_services_name(cluster: NodeCluster, pods: Pods) -> None:
@@ -68,6 +114,9 @@ def test_a_flow_by_a_service_has_the_services_name(cluster: NodeCluster, pods: P
     address = cluster.make_service("red", "seen", selector={"seen": "yes"})
     with tcp_server(far.namespace, far.address, 8080):
         wait_until(lambda: reaches(near, address, 80))
+        of_service = follow(near, pod="seen")
+        assert reaches(near, address, 80)
+        assert opened(followed(near, of_service), near, 8080), "and followed by its name"
     flow = next(each for each in opened(flows_of(near), near, 8080) if each.service is not None)
     assert flow.service is not None
     assert (flow.service.kind, flow.service.name, flow.service.port) == ("Service", "seen", 80)
@@ -105,6 +154,9 @@ def test_a_drop_says_which_policy_denied_it_and_the_pod_gets_an_event(
     away = tried(beside, far.address, 5432)
     assert (away.verdict, away.next_node, away.destination.name) == ("forwarded", far.node.name, far.key.name)
     assert tried(far, near.address, 9).verdict == "forwarded"
+    there = arriving(far, beside, 5432)
+    assert (there.verdict, there.message) == ("dropped", message)
+    assert arriving(far, near, 5432).verdict == "forwarded"
     assert traced(cluster, beside, far, monkeypatch) == "dropped"
     assert traced(cluster, near, far, monkeypatch) == "forwarded"
     cluster.must(cluster.server.system.delete(f"{POLICIES}/only-web"))
@@ -112,8 +164,38 @@ def test_a_drop_says_which_policy_denied_it_and_the_pod_gets_an_event(
 
 def tried(source: AttachedPod, address: str, port: int) -> KernelTrace:
     """What the kernel of the pod's node does with a packet."""
-    work = source.node.network.traffic.trace(source.key, ip_address(address), port, Protocol.TCP)
-    return source.node.call(work)
+    packet = TracedPacket(source.key, ip_address(address), port, Protocol.TCP)
+    return source.node.call(source.node.network.tracer.trace(packet))
+
+
+def arriving(target: AttachedPod, source: AttachedPod, port: int) -> KernelTrace:
+    """What the kernel of the target's node does with a packet from the other node."""
+    ends = ip_address(target.address), port, Protocol.TCP, ip_address(source.address)
+    packet = TracedPacket(target.key, *ends, source.node.name)
+    return target.node.call(target.node.network.tracer.trace(packet))
+
+
+def test_a_real_packet_is_marked_and_followed_on_both_nodes(cluster: NodeCluster, pods: Pods) -> None:
+    near, _, far = pods["red"]
+
+    def sent(port: int, protocol: Protocol = Protocol.TCP) -> LiveReply:
+        packet = TracedPacket(near.key, ip_address(far.address), port, protocol, is_live=True)
+        live = near.node.call(near.node.network.tracer.trace(packet)).live
+        assert live is not None
+        return live
+
+    with tcp_server(far.namespace, far.address, 8087):
+        # Nodes may still have the policy of another test.
+        accepted = wait_until(lambda: live if (live := sent(8087)).reply == "accepted" else None)
+    assert 0.0 < accepted.milliseconds < 1e3
+    for end in (near, far):
+        flows = [each for each in flows_of(end) if each.source.port == accepted.source_port]
+        assert [(each.source.name, each.destination.name) for each in flows] == [
+            (near.key.name, far.key.name)
+        ]
+    assert sent(8088).reply == "refused"
+    assert sent(8088, Protocol.UDP).reply == "unreachable"
+    assert tried(near, far.address, 8087).live is None
 
 
 def test_the_kernel_denies_by_name_and_lacks_what_was_taken_from_it(cluster: NodeCluster, pods: Pods) -> None:
@@ -175,3 +257,24 @@ def test_a_capture_has_a_pods_own_packets_in_both_directions(cluster: NodeCluste
         assert any(addresses in block for block in blocks)
     with pytest.raises(NotFound):
         near.node.network.traffic.capture_place(far.key)
+
+
+def test_a_pod_that_opens_more_connections_than_are_remembered_is_told_so(
+    cluster: NodeCluster, pods: Pods
+) -> None:
+    near, _, far = pods["red"]
+    [record] = [each for each in near.node.network.records() if each.key == near.key]
+    told: list[tuple[str, str, str]] = []
+    # The node's own events are by the clock: on a busy machine, these packets are no flood.
+    events = FloodEvents(
+        near.node.network._reconciler,
+        lambda owner, involved, reason, _: told.append((owner.tenant, involved["name"], reason)),
+    )
+    near.node.call(events.check())
+    with Tap(near.namespace, "eth0") as gun:
+        for number in range(MEMORY_ENTRIES + 1):
+            ports = 1024 + number % 60_000, 9
+            packet = ipv4(near.address, far.address, 17, udp(near.address, far.address, *ports, b""))
+            gun.send(ethernet(record.plugs[0].mac, ROUTER_MAC, 0x0800, packet))
+    near.node.call(events.check())
+    assert told == [("red", near.key.name, "TooManyConnections")]

@@ -117,6 +117,7 @@ async def rig(server: LocalServer, folder: Path, namespace: int) -> AsyncIterato
             body = {"metadata": {"name": name}, "spec": spec}
             created = await asyncio.to_thread(server.system.post, path, body)
             assert created.status == 201, created.body
+            made.has_pod(created.json)
         yield made
         for tenant, name in names:
             path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{name}"

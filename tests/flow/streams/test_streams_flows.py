@@ -1,7 +1,9 @@
 """Flows through the API: of which tenant, of which namespace, from which nodes; and as `alcove flows` shows them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import orjson
@@ -10,12 +12,12 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from alcove.agent.network.flow_reports import FlowSelection
-from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.server.traces import TracedPacket
 from alcove.api.ids import TenantId
-from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, KernelTrace, NodeFlows
+from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, KernelTrace, LiveReply, NodeFlows
+from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
-from alcove.dataplane.address import Address
 from alcove.dataplane.model import Protocol
 from alcove.processes.main import app
 from alcove.testing.containers import ContainerLab
@@ -27,7 +29,7 @@ OF_BETA = "/apis/sight.alcove.io/v1alpha1/tenants/beta/flows"
 EVERYWHERE = "/apis/sight.alcove.io/v1alpha1/tenants/all/flows"
 
 
-def report(tenant: str, source: str, message: str = "") -> FlowReport:
+def report(tenant: str, source: str, message: str = "", address: str = "10.0.0.5") -> FlowReport:
     """A drop, to which a policy of its tenant led."""
     return FlowReport(
         tenant=tenant,
@@ -35,7 +37,7 @@ def report(tenant: str, source: str, message: str = "") -> FlowReport:
         direction="egress",
         verdict="dropped",
         protocol="TCP",
-        source=FlowEnd("10.0.0.5", 0, "Pod", "default", source),
+        source=FlowEnd(address, 0, "Pod", "default", source),
         destination=FlowEnd("10.0.0.9", 5432, "Pod", "db", "postgres"),
         start=1_700_000_000.0,
         end=1_700_000_100.0,
@@ -59,11 +61,35 @@ class SeenFlows:
         self.asked.append(selection)
         return NodeFlows(tuple(each for each in self.reports if tenant in (None, each.tenant)), 2, self.full)
 
+    def follow(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> "FollowedFlows":
+        return FollowedFlows(lambda: self.read(plane, tenant, selection))
 
-async def trace(key: PodKey, address: Address, port: int, protocol: Protocol) -> KernelTrace:
-    """What a node's kernel does: pods of acme may send."""
-    assert (key.namespace, key.name, protocol) == ("default", "one", Protocol.UDP)
-    return KernelTrace("forwarded" if key.tenant == "acme" else "dropped", FlowEnd(str(address), port), "n2")
+
+class FollowedFlows:
+    """Has all flows at each reading."""
+
+    def __init__(self, read: Callable[[], Awaitable[NodeFlows]]) -> None:
+        self._read = read
+
+    def poll(self) -> float:
+        return 0.1
+
+    async def read(self) -> NodeFlows:
+        return await self._read()
+
+
+async def trace(packet: TracedPacket) -> KernelTrace:
+    """What a node's kernel does: pods of acme may send, to a pod on another node."""
+    assert (packet.pod.tenant, packet.pod.namespace, packet.protocol) == ("acme", "default", Protocol.UDP)
+    address = str(packet.address)
+    if packet.source is None:
+        assert packet.pod.name == "one"
+        end = FlowEnd(address, packet.port, "Pod", "default", "two" if address == "10.0.0.9" else "one")
+        live = LiveReply(62_000, "answered", 0.4) if packet.is_live else None
+        return KernelTrace("forwarded", end, "n2", source="10.0.0.5", live=live)
+    assert not packet.is_live, "only the pod's own node sends it"
+    assert (packet.pod.name, packet.sender, str(packet.source)) == ("two", "watched", "10.0.0.5")
+    return KernelTrace("dropped", FlowEnd(address, packet.port), message="denied there")
 
 
 @pytest.fixture
@@ -75,18 +101,28 @@ def seen() -> SeenFlows:
 async def watched(server: LocalServer, folder: Path, seen: SeenFlows) -> AsyncIterator[NodeRig]:
     """A node that has a pod of each tenant."""
     rig = NodeRig(server, ContainerLab(HollowRuntime(), folder), "watched")
-    rig.flows, rig.trace = seen.read, trace
+    rig.flows, rig.follow_flows, rig.trace = seen.read, seen.follow, trace
     async with rig:
-        spec = {"nodeName": "watched", "containers": [{"name": "main", "image": "x"}]}
-        paths = [f"/api/v1/tenants/{tenant}/namespaces/default/pods" for tenant in ("acme", "beta")]
-        for path in paths:
-            created = await asyncio.to_thread(
-                server.system.post, path, {"metadata": {"name": "one"}, "spec": spec}
-            )
-            assert created.status == 201, created.body
+        for tenant in ("acme", "beta"):
+            rig.has_pod(await make_pod(server, tenant, "one", "watched"))
         yield rig
-        for path in paths:
-            await asyncio.to_thread(server.system.delete, f"{path}/one", {"gracePeriodSeconds": 0})
+        for tenant in ("acme", "beta"):
+            await remove_pod(server, tenant, "one")
+
+
+async def make_pod(server: LocalServer, tenant: str, name: str, node: str) -> Object:
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "x"}]}
+    path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
+    body = {"metadata": {"name": name}, "spec": spec}
+    created = await asyncio.to_thread(server.system.post, path, body)
+    assert created.status == 201, created.body
+    pod: Object = created.json
+    return pod
+
+
+async def remove_pod(server: LocalServer, tenant: str, name: str) -> None:
+    path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{name}"
+    await asyncio.to_thread(server.system.delete, path, {"gracePeriodSeconds": 0})
 
 
 async def get(caller: object, path: str) -> ServerResponse:
@@ -175,8 +211,73 @@ async def test_kubectl_and_alcove_show_flows(
     assert refused.exit_code == 6
 
 
+async def next_event(process: asyncio.subprocess.Process) -> Object:
+    """The next event that kubectl prints of a watch."""
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        event: Object = orjson.loads(await process.stdout.readline())
+    return event
+
+
+async def test_a_watch_of_flows_streams_ones_own_until_the_pod_is_gone(
+    watched: NodeRig, server: LocalServer, seen: SeenFlows
+) -> None:
+    acme = server.as_tenant("acme")
+    process = await watched.begin(acme, "get", "--raw", f"{FLOWS}?watch=true&pod=one&limit=1")
+    try:
+        first = await next_event(process)
+        assert (first["type"], first["object"]["source"]["name"]) == ("ADDED", "till")
+        assert first["object"]["lost"] == 2, "the node says that there are two more"
+        seen.reports += [
+            report("acme", "new-one", address="10.0.0.6"),
+            report("beta", "vault-canary-2", address="10.0.0.6"),
+        ]
+        second = await next_event(process)
+        assert second["object"]["source"]["name"] == "new-one"
+        assert second["object"]["metadata"]["tenant"] == "acme"
+        path = "/api/v1/namespaces/default/pods/one"
+        deleted = await asyncio.to_thread(acme.delete, path, {"gracePeriodSeconds": 0})
+        assert deleted.status == 200, deleted.body
+        last = await next_event(process)
+        assert (last["type"], last["object"]["code"]) == ("ERROR", 404)
+        async with asyncio.timeout(60):
+            assert await process.wait() == 0
+        assert {asked.pod for asked in seen.asked} == {"one"}
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def test_alcove_and_kubectl_follow_flows_as_they_come(
+    watched: NodeRig, server: LocalServer, seen: SeenFlows
+) -> None:
+    acme = server.as_tenant("acme")
+    command = [sys.executable, "-m", "alcove.processes.main", "drops", "-f", "--pod", "one"]
+    env = {**os.environ, "KUBECONFIG": str(acme.kubeconfig)}
+    pipe = asyncio.subprocess.PIPE
+    following = await asyncio.create_subprocess_exec(*command, env=env, stdout=pipe, stderr=pipe)
+    table = await watched.begin(acme, "get", "flows", "--watch-only")
+    try:
+        assert following.stdout is not None and table.stdout is not None and following.stderr is not None
+        async with asyncio.timeout(120):
+            assert b"MESSAGE" in await following.stdout.readline()
+            assert b"default/till" in await following.stdout.readline()
+            seen.reports.append(report("acme", "new-one", address="10.0.0.6"))
+            assert b"default/new-one" in await following.stdout.readline()
+            while b"default/new-one" not in await table.stdout.readline():
+                pass
+            path = "/api/v1/namespaces/default/pods/one"
+            await asyncio.to_thread(acme.delete, path, {"gracePeriodSeconds": 0})
+            assert b'pods "one" not found' in await following.stderr.read()
+            assert await following.wait() != 0
+    finally:
+        for process in (following, table):
+            if process.returncode is None:
+                process.kill()
+
+
 async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
-    watched: NodeRig, server: LocalServer
+    watched: NodeRig, server: LocalServer, folder: Path
 ) -> None:
     acme = server.as_tenant("acme")
     path = "/apis/sight.alcove.io/v1alpha1{}/namespaces/default/traces"
@@ -187,14 +288,39 @@ async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
 
     traced = await post()
     assert traced.status == 201, traced.body
-    end = {"address": "10.0.0.9", "port": 53}
-    assert traced.json["status"] == {
-        "node": "watched", "verdict": "forwarded", "destination": end, "nextNode": "n2",
-    }  # fmt: skip
+    end = {"address": "10.0.0.9", "port": 53, "kind": "Pod", "namespace": "default", "name": "two"}
+    sent = {"node": "watched", "verdict": "forwarded", "destination": end, "nextNode": "n2"}
+    assert traced.json["status"] == sent, "there is no such pod"
+    live = (await post(live=True)).json["status"]["live"]
+    assert live == {"sourcePort": 62_000, "reply": "answered", "milliseconds": 0.4}
+    await make_pod(server, "acme", "two", "silent")
+    try:
+        receiver = (await post()).json["status"]["receiver"]
+        assert receiver["node"] == "silent" and receiver["message"].startswith("not tried: ")
+    finally:
+        await remove_pod(server, "acme", "two")
+    other = NodeRig(server, ContainerLab(HollowRuntime(), folder), "other")
+    other.trace = trace
+    async with other:
+        other.has_pod(await make_pod(server, "acme", "two", "other"))
+        try:
+            receiver = (await post(live=True)).json["status"]["receiver"]
+            there = {"address": "10.0.0.9", "port": 53}
+            assert receiver == {
+                "node": "other", "verdict": "dropped", "destination": there, "message": "denied there",
+            }  # fmt: skip
+        finally:
+            await remove_pod(server, "acme", "two")
     assert (await post("/tenants/beta")).status == 403
     assert (await post("/tenants/nobody")).status == 403
-    assert (await post(pod="two")).status == 404
-    for bad in ({"address": "here"}, {"protocol": "ICMP"}, {"port": 70_000}, {"port": -1}):
+    assert (await post(pod="nobody")).status == 404
+    for bad in (
+        {"address": "here"},
+        {"protocol": "ICMP"},
+        {"port": 70_000},
+        {"port": -1},
+        {"protocol": "SCTP", "live": True},
+    ):
         assert (await post(**bad)).status == 400, bad
 
 

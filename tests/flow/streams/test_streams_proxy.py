@@ -207,7 +207,7 @@ async def test_the_callers_token_stays_here(rig: Rig, server: LocalServer) -> No
 async def test_every_method_goes_through(rig: Rig, server: LocalServer) -> None:
     async with serving() as port, session(server, server.as_tenant("acme")) as client:
         rig.place("acme", "web", [])
-        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
             async with client.request(method, f"{pod_url(f'web:{port}')}/x") as answer:
                 assert (await answer.json())["method"] == method
         async with client.head(f"{pod_url(f'web:{port}')}/x") as answer:

@@ -23,7 +23,8 @@ def test_what_is_no_program_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "1 2 3", "1 2 3 x", "65536 0 0 0", "6 256 0 0", "6 0 0 -1", "6 0 0 " + "9" * 400]
+    "line",
+    ["", "1 2 3", "1 2 3 x", "65536 0 0 0", "6 256 0 0", "6 0 0 -1", "6 0 0 " + "9" * 400, "1 " * 100_000],
 )
 def test_what_is_no_instruction_is_refused(line: str) -> None:
     with pytest.raises(BadRequest):

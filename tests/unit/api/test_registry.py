@@ -124,6 +124,7 @@ def test_subresources_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "token": ("authentication.k8s.io/v1 TokenRequest", ("create",))
     }
     assert shown(kinds, "", "v1", "tenants") == {
+        "content": ("v1 Tenant", ("delete", "get", "update")),
         "finalize": ("v1 Tenant", ("update",)),
         "status": ("v1 Tenant", change),
     }
@@ -139,7 +140,7 @@ def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
         "nodes.metrics.k8s.io": ("get", "list"),
         "pods.metrics.k8s.io": ("get", "list"),
         "captures.sight.alcove.io": ("create",),
-        "flows.sight.alcove.io": ("list",),
+        "flows.sight.alcove.io": ("list", "watch"),
         "tenantusages.sight.alcove.io": ("list",),
         "traces.sight.alcove.io": ("create",),
         "namespaces": one_by_one,

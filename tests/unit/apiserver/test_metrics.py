@@ -140,3 +140,16 @@ async def test_openmetrics_is_served_to_who_asks() -> None:
     body, content_type = await ApiServerMetrics().render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+async def test_refused_requests_are_counted_by_tenant_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "TENANTS_KEPT", 10)
+    metrics = ApiServerMetrics()
+    for number in range(100):
+        metrics.tenants.count_refused(TenantId(f"idle-{number}"), "rate")
+        metrics.tenants.count_refused(TenantId("greedy"), "rate")
+    metrics.tenants.count_refused(TenantId("greedy"), "quota")
+    name = "alcove_tenant_refused_requests_total"
+    assert await value(metrics, name, tenant="greedy", limit="rate") == 100
+    assert len(metrics.tenants.refused) <= 20
+    assert len((await samples(metrics))[name]) <= metrics_module.TENANTS_SHOWN

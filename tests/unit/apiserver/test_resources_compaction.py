@@ -10,7 +10,7 @@ from typing import Any, cast
 from alcove.api import registry
 from alcove.api.encode import encode
 from alcove.api.errors import Expired
-from alcove.api.ids import SYSTEM, Key, TenantId
+from alcove.api.ids import SYSTEM, Key, Revision, TenantId
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
@@ -112,6 +112,25 @@ async def test_a_page_token_outlives_compaction_inconsistently(tmp_path: Path) -
         rest = await listed(services, f"limit=10&continue={again}")
         assert names(rest) == ["c", "d", "e", "f"]
         assert rest["items"][0]["data"] == {"v": "changed"}
+
+
+async def test_a_page_token_expires_with_its_revision_though_nothing_of_the_list_changed(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as services:
+        for name in "abc":
+            await put(services, name)
+        first = await listed(services, "limit=1")
+        token, oldest = first["metadata"]["continue"], services.cache.revision
+        services.cache.forget(oldest)
+        assert names(await listed(services, f"continue={token}")) == ["b", "c"]
+        services.cache.forget(Revision(oldest + 1))
+        try:
+            await listed(services, f"limit=1&continue={token}")
+            raise AssertionError("a forgotten revision was listed")
+        except Expired as error:
+            again = error.metadata["continue"]
+        assert names(await listed(services, f"continue={again}")) == ["b", "c"]
 
 
 async def test_an_exact_revision_that_is_gone(tmp_path: Path) -> None:

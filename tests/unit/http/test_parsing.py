@@ -86,6 +86,60 @@ def test_heads_and_bodies_of_requests_are_parsed() -> None:
     assert rest[2:4] == [b"abcde", END]
 
 
+GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: a.example\r\nAccept: application/json\r\n\r\n"
+
+
+def outcome(*pieces: bytes) -> list[Found] | str:
+    try:
+        return parsed(*pieces)
+    except HttpError as error:
+        return str(error)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from((b"/api/v1/pods", b"/x?watch=1&a=b%20c", b"/#", b"/a b", b"*", b"//", b"x")),
+    st.integers(0, len(GET)),
+    st.binary(max_size=3),
+    st.integers(0, 3),
+)
+def test_a_request_with_the_headers_of_the_last_one_is_parsed_as_any_other(
+    target: bytes, offset: int, spoil: bytes, cut_out: int
+) -> None:
+    raw = GET.replace(b"/api/v1/pods", target)
+    raw = raw[:offset] + spoil + raw[offset + cut_out :]
+    alone, after = outcome(raw), outcome(GET, raw)
+    if isinstance(alone, str) or isinstance(after, str):
+        assert alone == after
+    else:
+        assert after == [*parsed(GET), *alone]
+
+
+def test_headers_that_a_handler_changed_are_not_those_of_the_next_request() -> None:
+    found = heads(parsed(GET))
+    sink = Sink()
+    parser = HttpParser(sink, SMALL, requests=True)
+    for number in range(4):
+        parser.feed(GET)
+        latest = heads(sink.found)[-1]
+        assert latest == found[0], number
+        latest.headers["authorization"] = "Bearer of another"
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        GET.replace(b"Accept:", b"Connection: close\r\nAccept:"),
+        b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhel",
+        GET[:-2],
+    ],
+)
+def test_the_last_headers_are_forgotten_with_any_other_message(between: bytes) -> None:
+    expected = outcome(GET + between + GET)
+    assert outcome(GET, between, GET) == expected
+    assert expected != [*parsed(GET), *parsed(GET), *parsed(GET)]
+
+
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_arbitrary_input_is_parsed_or_rejected(raw: bytes, requests: bool) -> None:

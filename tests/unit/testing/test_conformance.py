@@ -9,6 +9,7 @@ from alcove.testing.conformance import (
     Place,
     SpecOutcome,
     compare,
+    groups,
     outcomes,
     read_list,
     table,
@@ -77,3 +78,12 @@ def test_the_table_counts_by_group_and_in_all() -> None:
     ran = [SpecOutcome(STORAGE, True, 3.0), SpecOutcome(APPS, False, 1.0), SpecOutcome(APPS, True, 2.0)]
     rows = [line.split() for line in table(ran)]
     assert rows[1:] == [["apps", "1", "1", "3"], ["storage", "1", "0", "3"], ["all", "2", "1", "6"]]
+
+
+def test_groups_come_with_their_tests_the_largest_first() -> None:
+    other = APPS.replace("adopt", "create")
+    listed = read_list(f"none {STORAGE}\ntenant {APPS}\ntenant,ring0 {other}\n")
+    assert list(groups(listed)) == [
+        ("apps", {name: listed[name] for name in (APPS, other)}),
+        ("storage", {STORAGE: frozenset()}),
+    ]

@@ -57,6 +57,7 @@ COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("batch", "Job"): workloads.JOB,
     ("certificates.k8s.io", "CertificateSigningRequest"): access.CERTIFICATE_SIGNING_REQUEST,
     ("certificates.k8s.io", "ClusterTrustBundle"): access.CLUSTER_TRUST_BUNDLE,
+    ("authentication.alcove.io", "IdentityProvider"): alcove.IDENTITY_PROVIDER,
     ("certificates.k8s.io", "PodCertificateRequest"): access.POD_CERTIFICATE_REQUEST,
     ("coordination.k8s.io", "Lease"): nodes.LEASE,
     ("discovery.k8s.io", "EndpointSlice"): services.ENDPOINT_SLICE,

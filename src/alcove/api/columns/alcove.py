@@ -24,7 +24,7 @@ TENANT = (
     PrinterColumn(
         "Mode",
         at("spec", "controlPlane", "mode", default="Shared"),
-        description="Mode of the control plane: Shared or Dedicated.",
+        description="Mode of the control plane: Shared, Dedicated or Foreign.",
     ),
     PrinterColumn(
         "Weight",
@@ -46,6 +46,12 @@ def _vpc(obj: Object, _now: float) -> str:
     desired = objects.get(obj, "spec", "vpcID", default=NONE)
     return str(objects.get(obj, "status", "vpc", default=desired))
 
+
+IDENTITY_PROVIDER = (
+    NAME,
+    PrinterColumn("Issuer", at("spec", "issuer", "url"), description="URL of the issuer."),
+    AGE,
+)
 
 NETWORK = (
     NAME,

@@ -13,21 +13,23 @@ import orjson
 from alcove.api.errors import BadRequest, TooLarge
 from alcove.api.objects import Object
 from alcove.api.patch.document import bounded, copy, rejected, type_name
+from alcove.api.schema.body import VALUES_MAX, count_values
 
 OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 * 1024 * 1024
-"""Maximum sum of bytes that `copy` operations may copy: each could double the document."""
+"""Maximum sum of bytes that `copy` operations may copy: each could double the document. They may copy VALUES_MAX values."""
 
 _INDEX = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MISSING = object()
 
 
 class _Document:
-    """The document being changed, and the number of bytes copied inside it so far."""
+    """The document being changed, and the number of bytes and values copied inside it so far."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.copied_bytes = 0
+        self.copied_values = 0
 
     def get(self, path: str) -> Any:
         """Return the value at `path`, or _MISSING for an absent field. Raises Invalid for other gaps."""
@@ -74,6 +76,9 @@ class _Document:
             raise rejected(
                 f"copy operations would copy {self.copied_bytes} bytes, exceeding the limit {COPIED_BYTES_MAX}"
             )
+        self.copied_values += count_values(encoded, VALUES_MAX)
+        if self.copied_values >= VALUES_MAX:
+            raise rejected(f"copy operations would copy more than {VALUES_MAX} values")
         self.add(path, orjson.loads(encoded))
 
     def move(self, source: str, path: str) -> None:

@@ -156,9 +156,11 @@ _CONTROL_PLANE = _record(
     "The API server that serves the tenant. The other fields are for the mode `Dedicated`.",
     {
         "mode": _text(
-            "`Shared` with other tenants, or `Dedicated`: a separate API server and store.",
+            "`Shared` with other tenants; `Dedicated`: a separate API server and store; or `Foreign`: an API server that "
+            "ring0 does not run (`alcove plane join`).",
             "Shared",
             "Dedicated",
+            "Foreign",
         ),
         "replicas": _integer(
             "Number of API servers; 1, the default, is the only one for a store of type sqlite."
@@ -340,11 +342,25 @@ _TENANT_STATUS = _record(
             },
         ),
         "controlPlane": _record(
-            "Observed state of a dedicated API server.",
+            "Observed state of the API server that serves the tenant.",
             {
+                "mode": _text(
+                    "Which API server serves the tenant, if it has ever moved. Other than `spec.controlPlane.mode` while it moves.",
+                    "Shared",
+                    "Dedicated",
+                ),
+                "serviceAccountKeys": _text(
+                    "Public keys, in PEM, of service account tokens that a dedicated API server has issued before the tenant moved."
+                ),
                 "certificateAuthority": _text("Certificate, in PEM, by which clients verify the API server."),
                 "version": _text("Version of the API server that runs."),
                 "lastError": _text("Why the API server is not ready; empty if it is."),
+                "lastRequestTime": {
+                    **_text(
+                        "Last request to the API server at the home plane's address while the tenant is asleep."
+                    ),
+                    "format": "date-time",
+                },
             },
         ),
         "quota": _record(

@@ -58,8 +58,16 @@ def check_values(
     text: bytes, values_max: int = VALUES_MAX, message: str = "the body of the request has too many values"
 ) -> None:
     """Raise TooLarge if the JSON text has more values than that."""
-    if text.count(b",") + text.count(b"{") + text.count(b"[") < values_max:
-        return
+    if count_values(text, values_max) >= values_max:
+        raise TooLarge(f"{message}: more than {values_max}")
+
+
+def count_values(text: bytes, values_max: int) -> int:
+    """About how many values the JSON text has: at least `values_max` only if it has so many, below that what is inside
+    strings may count too. Raises BadRequest if they are nested too deeply."""
+    most = text.count(b",") + text.count(b"{") + text.count(b"[")
+    if most < values_max:
+        return most
     # Most of these may be inside strings.
     commas = containers = at = 0
     while at < len(text):
@@ -70,8 +78,9 @@ def check_values(
         if containers > (commas + 1) * NESTING_MAX:
             raise BadRequest(_TOO_DEEP)
         if commas + containers >= values_max:
-            raise TooLarge(f"{message}: more than {values_max}")
+            break
         at = _end_of_string(text, end + 1)
+    return commas + containers
 
 
 def _end_of_string(text: bytes, start: int) -> int:

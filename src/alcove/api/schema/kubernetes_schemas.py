@@ -13,7 +13,7 @@ import msgspec
 import orjson
 from msgspec import Raw, Struct, field
 
-from alcove.api.schema import alcove_schemas, metrics, sight, usage
+from alcove.api.schema import alcove_schemas, identity, metrics, sight, usage
 from alcove.api.schema.definitions import Definitions, Schema
 
 VERSION = "1.37.0"
@@ -77,7 +77,13 @@ REMOVED: dict[str, tuple[str, ...]] = {
 unknown fields, of which clients are told."""
 
 
-_ADDITIONS = alcove_schemas.DEFINITIONS | metrics.DEFINITIONS | sight.DEFINITIONS | usage.DEFINITIONS
+_ADDITIONS = (
+    alcove_schemas.DEFINITIONS
+    | identity.DEFINITIONS
+    | metrics.DEFINITIONS
+    | sight.DEFINITIONS
+    | usage.DEFINITIONS
+)
 
 
 class _File(Struct):

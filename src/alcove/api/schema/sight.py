@@ -73,6 +73,9 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
                 "x-kubernetes-list-type": "atomic",
                 "description": "The NetworkPolicies that decided.",
             },
+            "lost": _count(
+                "In a watch: how many flows of this node are left out before this one: the reader is too slow."
+            ),
         },
         "required": ["node", "network", "verdict", "protocol", "source", "destination"],
         "x-kubernetes-group-version-kind": [
@@ -128,20 +131,63 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     },
     f"{PACKAGE}.TraceSpec": {
         "type": "object",
-        "description": "The first packet of a connection, which is not sent.",
+        "description": "The first packet of a connection, which is not sent, unless it is live.",
         "properties": {
             "pod": _text("Name of the pod that would send it."),
             "address": _text("IP address that it is sent to: a pod's, a service's or another."),
             "port": _count("Port that it is sent to."),
             "protocol": _text("TCP (default), UDP or SCTP."),
+            "live": {
+                "type": "boolean",
+                "description": "Whether a real packet is sent as well (TCP and UDP), as if the pod had sent it.",
+            },
         },
         "required": ["pod", "address"],
+    },
+    f"{PACKAGE}.LiveReply": {
+        "type": "object",
+        "description": "What came back for the real packet.",
+        "properties": {
+            "sourcePort": _count("Port that it was sent from, by which its flow is found."),
+            "reply": _text(
+                "accepted or refused (TCP), answered (UDP), unreachable (an ICMP error); absent if nothing came back."
+            ),
+            "milliseconds": {
+                "type": "number",
+                "format": "double",
+                "description": "Time until the reply.",
+            },
+        },
+    },
+    f"{PACKAGE}.NodeTrace": {
+        "type": "object",
+        "description": "What the kernel of the destination's node does with the packet.",
+        "properties": {
+            "node": _text("The destination's node."),
+            "verdict": _text("forwarded or dropped; absent if it could not be tried."),
+            "destination": _end("Where the packet goes."),
+            "nextNode": _text("The node that it is passed on to; absent if it stays on this one."),
+            "reason": _text("Why it was dropped, in one word."),
+            "message": _text("Why it was dropped, or could not be tried."),
+            "policies": {
+                "type": "array",
+                "items": {"$ref": f"#/$defs/{PACKAGE}.FlowPolicy"},
+                "x-kubernetes-list-type": "atomic",
+                "description": "The NetworkPolicies that decided.",
+            },
+        },
+        "required": ["node"],
     },
     f"{PACKAGE}.TraceStatus": {
         "type": "object",
         "description": "What the kernel of the pod's node does with the packet.",
         "properties": {
             "node": _text("The pod's node."),
+            "receiver": {
+                "$ref": f"#/$defs/{PACKAGE}.NodeTrace",
+                "description": "What the kernel of the destination's node does with it, if that is another one.",
+            },
+            "live": {"$ref": f"#/$defs/{PACKAGE}.LiveReply", "description": "If a real packet was sent."},
             "verdict": _text("forwarded or dropped."),
             "destination": _end("Where the packet goes, after translation."),
             "nextNode": _text(

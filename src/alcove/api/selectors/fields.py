@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 from msgspec import Struct
 
 from alcove.api.errors import BadRequest
+from alcove.api.short_cache import cache_short
 
 PARSED_SELECTORS_MAX = 4096
 TERMS_MAX = 500
@@ -60,7 +60,7 @@ _FIELD_PART = re.compile(r"((?:\\.|[^\\,])*\\?)(?:,|$)", re.DOTALL)
 _FIELD_TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
 
 
-@lru_cache(PARSED_SELECTORS_MAX)
+@cache_short(PARSED_SELECTORS_MAX)
 def parse_fields(text: str) -> FieldSelector:
     r"""Parse the query-string form: `a=b,c!=d`, with `\,` `\=` `\\` in values. Raises BadRequest."""
     if not text:

@@ -1,12 +1,12 @@
 """Label selectors in query-string form. Parsing is cached, because clients repeat the same selectors."""
 
 import re
-from functools import lru_cache
 
 from alcove.api import fields, names
 from alcove.api.errors import BadRequest
 from alcove.api.selectors.labels import EVERYTHING, LabelSelector
 from alcove.api.selectors.requirements import SET, Operator, Requirement, requirement
+from alcove.api.short_cache import cache_short
 
 PARSED_SELECTORS_MAX = 4096
 REQUIREMENTS_MAX = 500
@@ -14,7 +14,7 @@ REQUIREMENTS_MAX = 500
 COMMAS_MAX = 5_000
 
 
-@lru_cache(PARSED_SELECTORS_MAX)
+@cache_short(PARSED_SELECTORS_MAX)
 def parse(text: str) -> LabelSelector:
     """Parse the query-string form: `a=b,c!=d,e in (x,y),f notin (z),!g,h,i>1`. Raises BadRequest."""
     if text.count(",") > COMMAS_MAX:

@@ -1,7 +1,6 @@
 """Building blocks of the warning tables, and the kinds that are deprecated as a whole."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from alcove.api import addresses, quantity
@@ -45,7 +44,6 @@ def fractional(amounts: Mapping[str, Any] | None, names: Iterable[str], path: st
     return messages
 
 
-@lru_cache(maxsize=1024)
 def _part(amount: str | int | float) -> str:
     """Return the amount as text if it is not a whole number; otherwise empty."""
     parsed = quantity.of(amount)

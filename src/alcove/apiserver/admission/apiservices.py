@@ -1,7 +1,8 @@
 """Group versions belong to one server: an APIService cannot register one that this server serves, nor can a CRD
-define one that an APIService has registered."""
+define one that an APIService has registered. A tenant has a number of both."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from alcove.api import objects
 from alcove.api.errors import Forbidden
@@ -17,6 +18,8 @@ from alcove.apiserver.reader import CacheReader
 
 SERVICES_PER_TENANT_MAX = 64
 """APIServices of a tenant that have a service."""
+DEFINITIONS_PER_TENANT_MAX = 1_000
+"""CustomResourceDefinitions of a tenant: each change of one takes time for each of them. Kubernetes' threshold is 500."""
 
 
 class ApiServiceClaims(Plugin):
@@ -67,8 +70,13 @@ class ApiServiceClaims(Plugin):
         return ""
 
     def _check_definition(self, attributes: Attributes) -> None:
-        crd = attributes.obj
+        crd, tenant = attributes.obj, attributes.tenant
         assert crd is not None
+        if attributes.old is None and tenant != SYSTEM:
+            existing = sum(1 for _ in islice(self._reader.list(tenant, CRDS), DEFINITIONS_PER_TENANT_MAX))
+            if existing == DEFINITIONS_PER_TENANT_MAX:
+                message = f"the tenant has {existing} CustomResourceDefinitions; remove one first"
+                raise Forbidden.of(CRDS, attributes.name, message)
         group = objects.get(crd, "spec", "group", default="")
         for version in _served(crd):
             name = f"{version}.{group}"

@@ -6,6 +6,7 @@ from alcove.api import objects
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.resources import INGRESS_CLASSES, INGRESSES, PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.derived import DerivedCache
 from alcove.apiserver.reader import CacheReader
 
 IS_DEFAULT_STORAGE = (
@@ -20,7 +21,10 @@ OLD_INGRESS_CLASS = "kubernetes.io/ingress.class"
 
 class DefaultStorageClass(Plugin):
     def __init__(self, reader: CacheReader) -> None:
-        self._reader = reader
+        def find(tenant: TenantId) -> str:
+            return default_class(reader, tenant, STORAGE_CLASSES, IS_DEFAULT_STORAGE)
+
+        self._default = DerivedCache(reader, STORAGE_CLASSES, find)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return operation is Operation.CREATE and resource == PERSISTENT_VOLUME_CLAIMS and not subresource
@@ -32,13 +36,16 @@ class DefaultStorageClass(Plugin):
         # An empty name is a choice: it requests a volume without a class.
         if spec.get("storageClassName") is not None or BETA_STORAGE_CLASS in objects.annotations(claim):
             return
-        if name := default_class(self._reader, attributes.tenant, STORAGE_CLASSES, IS_DEFAULT_STORAGE):
+        if name := self._default.of(attributes.tenant):
             spec["storageClassName"] = name
 
 
 class DefaultIngressClass(Plugin):
     def __init__(self, reader: CacheReader) -> None:
-        self._reader = reader
+        def find(tenant: TenantId) -> str:
+            return default_class(reader, tenant, INGRESS_CLASSES, IS_DEFAULT_INGRESS)
+
+        self._default = DerivedCache(reader, INGRESS_CLASSES, find)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return operation is Operation.CREATE and resource == INGRESSES and not subresource
@@ -49,15 +56,13 @@ class DefaultIngressClass(Plugin):
         spec = ingress.setdefault("spec", {})
         if spec.get("ingressClassName") is not None or OLD_INGRESS_CLASS in objects.annotations(ingress):
             return
-        if name := default_class(self._reader, attributes.tenant, INGRESS_CLASSES, IS_DEFAULT_INGRESS):
+        if name := self._default.of(attributes.tenant):
             spec["ingressClassName"] = name
 
 
 def default_class(reader: CacheReader, tenant: TenantId, resource: GroupResource, keys: Sequence[str]) -> str:
     """The name of the newest class with an annotation of `keys`; of several, the first by name. Empty if
     none."""
-    if not reader.generation(tenant, resource):
-        return ""
     marked = [
         each["metadata"]
         for each in reader.list(tenant, resource)

@@ -2,17 +2,28 @@
 maximum."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import orjson
 
 from alcove.api import objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS
+from alcove.api.schema.body import count_values
 from alcove.apiserver.admission import limitchecks
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.derived import DerivedCache
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.reader import CacheReader
+
+VALUES_MAX = 2_000
+"""Values of all LimitRanges of a namespace: all of them are looked at for each container that is created there. A write that
+makes them more is refused with 403."""
+ENTRY_BYTES = 16
+"""What one resource of a limit counts for one container when it is decided whether to compute in a thread."""
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 
@@ -24,8 +35,9 @@ _Limits = Mapping[str, Sequence[Sequence[Object]]]
 
 
 class LimitRanger(Plugin):
-    def __init__(self, reader: CacheReader) -> None:
+    def __init__(self, reader: CacheReader, threads: ComputeThreads) -> None:
         self._reader = reader
+        self._threads = threads
         self._limits: DerivedCache[_Limits] = DerivedCache(reader, LIMIT_RANGES, self._collect)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -33,24 +45,42 @@ class LimitRanger(Plugin):
             # A pod's resources change only through its resize subresource.
             return (operation, subresource) in ((Operation.CREATE, ""), (Operation.UPDATE, "resize"))
         writes = operation in (Operation.CREATE, Operation.UPDATE)
-        return writes and resource == PERSISTENT_VOLUME_CLAIMS and not subresource
+        return writes and resource in (PERSISTENT_VOLUME_CLAIMS, LIMIT_RANGES) and not subresource
 
     async def admit(self, attributes: Attributes) -> None:
         if attributes.resource == PODS and (limits := self._limits_for(attributes)):
-            assert attributes.obj is not None
-            for each in limits:
-                fill_in(attributes.obj, each)
+            obj = attributes.obj
+            assert obj is not None
+            await self._compute(attributes, limits, partial(_fill_in_all, obj, limits))
 
     async def validate(self, attributes: Attributes) -> None:
-        limits = self._limits_for(attributes)
-        if not limits:
+        if attributes.resource == LIMIT_RANGES:
+            self._check_limit_range(attributes)
             return
-        assert attributes.obj is not None
-        spec = attributes.obj.get("spec") or {}
-        check = limitchecks.check_pod if attributes.resource == PODS else limitchecks.check_claim
-        for each in limits:
-            if messages := check(spec, each):
-                raise Forbidden.of(attributes.resource, attributes.name, _aggregate(messages))
+        if limits := self._limits_for(attributes):
+            await self._compute(attributes, limits, partial(_check_all, attributes, limits))
+
+    async def _compute(
+        self, attributes: Attributes, limits: Sequence[Sequence[Object]], compute: Callable[[], None]
+    ) -> None:
+        """Each resource of each limit is looked at for each container."""
+        spec = (attributes.obj or {}).get("spec") or {}
+        containers = sum(len(spec.get(field) or ()) for field, _ in _CONTAINERS) or 1
+        entries = sum(len(field) for each in limits for limit in each for field in limit.values())
+        await self._threads.for_size(attributes.tenant, containers * entries * ENTRY_BYTES, compute)
+
+    def _check_limit_range(self, attributes: Attributes) -> None:
+        """Raises Forbidden if the namespace's limits would be too many."""
+        obj, old = attributes.obj, attributes.old
+        assert obj is not None
+        values = _values(obj)
+        if old is not None and values <= _values(old):
+            return
+        stored = self._reader.list(attributes.tenant, LIMIT_RANGES, attributes.namespace)
+        others = sum(_values(each) for each in stored if objects.name(each) != attributes.name)
+        if others + values > VALUES_MAX:
+            message = f"all limit ranges of a namespace can have at most {VALUES_MAX} values together"
+            raise Forbidden.of(LIMIT_RANGES, attributes.name, message)
 
     def _limits_for(self, attributes: Attributes) -> Sequence[Sequence[Object]]:
         limits = self._limits.of(attributes.tenant)
@@ -66,6 +96,23 @@ class LimitRanger(Plugin):
             limits = objects.get(limit_range, "spec", "limits", default=())
             by_namespace[objects.namespace(limit_range)].append(limits)
         return dict(by_namespace)
+
+
+def _values(limit_range: Object) -> int:
+    return count_values(orjson.dumps(limit_range.get("spec")), VALUES_MAX + 1)
+
+
+def _fill_in_all(pod: Object, limits: Sequence[Sequence[Object]]) -> None:
+    for each in limits:
+        fill_in(pod, each)
+
+
+def _check_all(attributes: Attributes, limits: Sequence[Sequence[Object]]) -> None:
+    spec = (attributes.obj or {}).get("spec") or {}
+    check = limitchecks.check_pod if attributes.resource == PODS else limitchecks.check_claim
+    for each in limits:
+        if messages := check(spec, each):
+            raise Forbidden.of(attributes.resource, attributes.name, _aggregate(messages))
 
 
 def _aggregate(messages: list[str]) -> str:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.registry import KindRegistry
+from alcove.apiserver.admission.admission_objects import AdmissionObjectBounds
 from alcove.apiserver.admission.apiservices import ApiServiceClaims
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.daemonset import DaemonSetAdmission
@@ -13,6 +14,7 @@ from alcove.apiserver.admission.default_classes import DefaultIngressClass, Defa
 from alcove.apiserver.admission.devicetaints import DeviceTaintTime
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.flowcontrol import FlowControlBounds
+from alcove.apiserver.admission.identityproviders import IdentityProviders
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, StillLiving, TenantLifecycle
 from alcove.apiserver.admission.limitranger import LimitRanger
 from alcove.apiserver.admission.noderestriction import NodeRestriction
@@ -81,7 +83,7 @@ def plugins(
         SleepAdmission(cache),
         NodeRestriction(cache),
         DaemonSetAdmission(cache, tenants_may=settings.tenant_daemon_sets),
-        LimitRanger(cache),
+        LimitRanger(cache, threads),
         ServiceAccount(cache),
         TokenSecretAdmission(cache, tokens, authority.certificate_pem),
         Priority(cache),
@@ -97,17 +99,19 @@ def plugins(
         Signers(authorizer, clock),
         DeviceTaintTime(clock),
         Escalation(authorizer, threads),
+        IdentityProviders(cache, authorizer, threads),
         ServiceRanges(),
         FlowControlBounds(cache),
         ApiServiceClaims(cache, registry),
+        AdmissionObjectBounds(cache),
         trust,
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer, threads),
-        MutatingWebhooks(cache, kinds, caller),
+        MutatingWebhooks(cache, kinds, caller, threads),
         ValidatingPolicies(cache, kinds, authorizer, threads),
         ValidatingWebhooks(cache, kinds, caller),
         StillLiving(cache, shared=shared),
         ServiceAllocation(cache, clock, settings.home),
         # Last: the quota is charged in the transaction of the write.
-        ResourceQuota(cache, clock),
+        ResourceQuota(cache, clock, threads),
     )

@@ -22,6 +22,7 @@ from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.resources import NAMESPACES
+from alcove.apiserver.admission.admission_objects import LOOKED_AT_ONCE
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.completion import complete
 from alcove.apiserver.admission.policies.evaluation import CompiledExpressions, evaluated
@@ -158,8 +159,10 @@ class ValidatingPolicies(_Plugin):
     async def _evaluate_all(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
         denied: list[tuple[Hook, Binding | None, ValidationFailure]] = []
         audited: list[Object] = []
-        for hook in hooks:
+        for index, hook in enumerate(hooks, 1):
             await self._evaluate_hook(hook, attributes, denied, audited)
+            if not index % LOOKED_AT_ONCE:
+                await asyncio.sleep(0)
         if audited:
             attributes.annotations[AUDIT_KEY] = orjson.dumps(audited[:AUDITED_MOST]).decode()
         if denied:
@@ -291,8 +294,10 @@ class MutatingPolicies(_Plugin):
         hooks = self._hooks.of(attributes.tenant)
         if not hooks or attributes.obj is None:
             return
-        for hook in hooks:
+        for index, hook in enumerate(hooks, 1):
             await self._run(hook, attributes)
+            if not index % LOOKED_AT_ONCE:
+                await asyncio.sleep(0)
 
     async def _run(self, hook: Hook, attributes: Attributes) -> None:
         policy = await self._compiled.get(attributes.tenant, hook.spec)

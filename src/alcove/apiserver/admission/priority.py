@@ -7,6 +7,7 @@ from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import PODS, PRIORITY_CLASSES
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.derived import DerivedCache
 from alcove.apiserver.reader import CacheReader
 
 SYSTEM_PREFIX = "system-"
@@ -27,6 +28,7 @@ class PriorityValues(Struct, frozen=True):
 class Priority(Plugin):
     def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
+        self._default = DerivedCache(reader, PRIORITY_CLASSES, lambda tenant: default_class(reader, tenant))
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         writes = operation in (Operation.CREATE, Operation.UPDATE)
@@ -60,7 +62,7 @@ class Priority(Plugin):
             if chosen is None:
                 raise Forbidden.of(PODS, attributes.name, f"no PriorityClass with name {name} was found")
         else:
-            chosen = default_class(self._reader, attributes.tenant)
+            chosen = self._default.of(attributes.tenant)
             if chosen is None:
                 return PriorityValues(0, _LOWER, "")
         return PriorityValues(
@@ -109,7 +111,5 @@ def _check(attributes: Attributes, spec: Object, values: PriorityValues) -> None
 
 def default_class(reader: CacheReader, tenant: TenantId) -> Object | None:
     """The class of pods without one; of several, the one with the lowest value, as in Kubernetes."""
-    if not reader.generation(tenant, PRIORITY_CLASSES):
-        return None
     marked = [each for each in reader.list(tenant, PRIORITY_CLASSES) if each.get("globalDefault")]
     return min(marked, key=lambda each: int(each["value"]), default=None)

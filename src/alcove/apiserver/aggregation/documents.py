@@ -17,6 +17,7 @@ from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.aggregation.proxying import ExtensionProxy
 from alcove.apiserver.aggregation.registrations import Registration
+from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.identity import Identity
 from alcove.component.tasks import spawn
 
@@ -51,8 +52,11 @@ class ExtensionDocument(Struct, frozen=True):
 
 
 class ExtensionDocuments:
-    def __init__(self, proxy: ExtensionProxy, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, proxy: ExtensionProxy, buffers: TenantBuffers, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._proxy = proxy
+        self._buffers = buffers
         self._clock = clock
         self._kept: dict[TenantId, OrderedDict[DocumentKey, ExtensionDocument]] = {}
         self._bytes: dict[TenantId, int] = {}
@@ -96,10 +100,11 @@ class ExtensionDocuments:
     async def _fetch(self, tenant: TenantId, key: DocumentKey) -> None:
         body: bytes | None = None
         try:
-            async with asyncio.timeout(FETCH_SECONDS_MAX):
-                response = await self._proxy.fetch(
-                    tenant, key.registration, key.path, _AGGREGATOR, DOCUMENT_BYTES_MAX
-                )
+            with self._buffers.reserving(tenant) as reserve:
+                async with asyncio.timeout(FETCH_SECONDS_MAX):
+                    response = await self._proxy.fetch(
+                        tenant, key.registration, key.path, _AGGREGATOR, DOCUMENT_BYTES_MAX, reserve
+                    )
             body = response.body if response.status == 200 else None
         except (ApiError, TimeoutError):
             pass  # The document is missing; that is all that is shown of it.

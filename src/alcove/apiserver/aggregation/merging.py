@@ -1,7 +1,7 @@
 """Adds the group versions of extension servers to this server's discovery and OpenAPI documents. Pure: no I/O.
 
 Of a server's documents only what belongs to its own group version is used, and only in the form that it must have:
-a malformed document counts as missing.
+a malformed document, and one of more than VALUES_MAX values, counts as missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from alcove.api.errors import BadRequest, TooLarge
 from alcove.api.objects import Object
+from alcove.api.schema.body import check_values
 from alcove.apiserver.aggregation.registrations import Registration
 from alcove.apiserver.crds.compiled import preference
 
@@ -130,8 +132,9 @@ def _discovered(registration: Registration, body: bytes | None) -> Object:
 
 def _resources(body: bytes) -> tuple[_Resource, ...] | None:
     try:
+        check_values(body)
         resources = msgspec.json.decode(body, type=_ResourceList).resources
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except (BadRequest, TooLarge, msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return resources if len(resources) <= RESOURCES_MAX else None
 
@@ -168,8 +171,9 @@ def openapi_paths(found: Found, prefix: str) -> dict[str, Object]:
     for registration, body in found:
         path = registration.path.removeprefix("/")
         try:
+            check_values(body or b"")
             index = msgspec.json.decode(body, type=_OpenApiIndex) if body is not None else _OpenApiIndex()
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except (BadRequest, TooLarge, msgspec.MsgspecError, ValueError, RecursionError):
             continue
         own = index.paths.get(path)
         if own is not None:
@@ -185,8 +189,9 @@ def merge_v2(document: Object, found: Found) -> Object:
     definition that exists here stays as it is here. Takes long: call it in a thread."""
     for registration, body in found:
         try:
+            check_values(body or b"")
             paths, definitions = _own_part(registration, orjson.loads(body or b""))
-        except (orjson.JSONDecodeError, AttributeError, TypeError, RecursionError):
+        except (BadRequest, TooLarge, orjson.JSONDecodeError, AttributeError, TypeError, RecursionError):
             continue
         document = {
             **document,

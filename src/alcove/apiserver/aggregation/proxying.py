@@ -16,6 +16,7 @@ from alcove.apiserver.forwarding import RequestForwarder, translated
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
+from alcove.apiserver.streams.relays import BodyBounds
 from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.http.group_counts import GroupCounts
 from alcove.http.messages import HttpRequest, HttpResponse
@@ -26,6 +27,9 @@ TOTAL_MAX = 2_048
 """Requests to all extension servers; one more is answered with 429. A tenant may have at most as many as are free."""
 RING0_RESPONSE_BYTES_MAX = 4 << 20
 """Size of a tenant's extension server's response to a caller of ring0; a longer one is cut off."""
+RING0_RESPONSE_VALUES_MAX = 200_000
+"""Values in such a response, about: so many take ring0's controllers some 50 ms to parse, during which they do nothing
+else. One with more is cut off."""
 _SAFE = "/*:@!$&'()+,;=~-._"
 
 
@@ -41,7 +45,8 @@ class ExtensionProxy:
         self._registrations = registrations
         self._connections = connections
         self.counting = StreamLimits(PER_TENANT_MAX, TOTAL_MAX, counts)
-        self._forwarder = RequestForwarder(connections, release, self.counting, RING0_RESPONSE_BYTES_MAX)
+        bounds = BodyBounds(RING0_RESPONSE_BYTES_MAX, RING0_RESPONSE_VALUES_MAX)
+        self._forwarder = RequestForwarder(connections, release, self.counting, bounds)
 
     def find(self, call: ApiCall) -> Registration | None:
         """The registration of the group version that the request is for; None if this server serves it."""
@@ -62,9 +67,15 @@ class ExtensionProxy:
         return await self._forwarder.forward(call, registration.server, target, headers)
 
     async def fetch(
-        self, tenant: TenantId, registration: Registration, path: str, identity: Identity, bytes_max: int
+        self,
+        tenant: TenantId,
+        registration: Registration,
+        path: str,
+        identity: Identity,
+        bytes_max: int,
+        count_bytes: Callable[[int], None],
     ) -> ReceivedResponse:
-        """A GET by this server itself. Raises ApiError."""
+        """A GET by this server itself. `count_bytes` is called with the bytes that are received. Raises ApiError."""
         fields = [
             ("Host", f"{registration.server.name}:{registration.server.port}"),
             ("Accept", "application/json"),
@@ -74,33 +85,33 @@ class ExtensionProxy:
         done = self.counting.enter(tenant)
         try:
             with translated():
-                return await self._get(tenant, registration.server, path, fields, bytes_max)
+                server = registration.server
+                return await self._get(tenant, server, path, fields, bytes_max, count_bytes)
         finally:
             done()
 
     async def _get(
-        self, tenant: TenantId, server: ExtensionServer, path: str, fields: list[HeaderField], bytes_max: int
+        self,
+        tenant: TenantId,
+        server: ExtensionServer,
+        path: str,
+        fields: list[HeaderField],
+        bytes_max: int,
+        count_bytes: Callable[[int], None],
     ) -> ReceivedResponse:
+        async def exchange(connection: HttpClientConnection) -> ReceivedResponse:
+            response = await connection.exchange(
+                "GET", path, fields, bytes_max=bytes_max, count_bytes=count_bytes
+            )
+            self._connections.put_back(tenant, server, connection)
+            return response
+
         connection = self._connections.take_idle(tenant, server)
         if connection is not None:
             # The server may have closed the idle connection just now.
             with suppress(ConnectionError):
-                return await self._exchange_all(tenant, server, connection, path, fields, bytes_max)
-        connection = await self._connections.open(tenant, server)
-        return await self._exchange_all(tenant, server, connection, path, fields, bytes_max)
-
-    async def _exchange_all(
-        self,
-        tenant: TenantId,
-        server: ExtensionServer,
-        connection: HttpClientConnection,
-        path: str,
-        fields: list[HeaderField],
-        bytes_max: int,
-    ) -> ReceivedResponse:
-        response = await connection.exchange("GET", path, fields, bytes_max=bytes_max)
-        self._connections.put_back(tenant, server, connection)
-        return response
+                return await exchange(connection)
+        return await exchange(await self._connections.open(tenant, server))
 
 
 def _headers(

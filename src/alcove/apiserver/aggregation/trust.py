@@ -1,6 +1,6 @@
 """What extension servers read to trust this server: the config map `extension-apiserver-authentication` and the role
-that allows to read it, in `kube-system` of each tenant. Ring0's also has the authority of nodes' certificates, for
-dedicated planes.
+that allows to read it, in `kube-system` of each tenant. Ring0's also has the authority of nodes' certificates, and the
+public keys of service account tokens, for dedicated planes.
 
 Both are created with the tenant's first object that needs them: an APIService, or a binding of the role, which every
 extension server has. Of tenants that have APIServices they are looked after: a deleted or outdated one is written
@@ -36,6 +36,7 @@ NAME = "extension-apiserver-authentication"
 READER = "extension-apiserver-authentication-reader"
 CHECK_SECONDS = 30.0
 NODE_CA_FILE = "node-ca-file"
+TOKEN_KEYS_FILE = "service-account-key-file"
 _CA_FILE, _CLIENT_CA_FILE = "requestheader-client-ca-file", "client-ca-file"
 _RENEW_SECONDS_LEFT = 90 * 86_400.0
 
@@ -47,7 +48,10 @@ class ExtensionTrust(Plugin):
         front_proxy: FrontProxy,
         clock: Callable[[], float],
         node_authority: CertificateAuthority,
+        token_keys: str,
     ) -> None:
+        """`token_keys`: the public keys of service account tokens, in PEM."""
+        self._token_keys = token_keys
         self._cache = cache
         self._node_authority = node_authority
         self._front_proxy = front_proxy
@@ -97,7 +101,7 @@ class ExtensionTrust(Plugin):
     def _missing(self, tenant: TenantId) -> Iterator[WriteOp]:
         config_map = Key(CONFIG_MAPS, tenant, NAMESPACE, NAME)
         if self._cache.entry(config_map) is None:
-            data = _data(self._authorities(tenant))
+            data = self._data(tenant)
             yield self._created(config_map, {"apiVersion": "v1", "kind": "ConfigMap", "data": data})
         role = Key(ROLES, tenant, NAMESPACE, READER)
         if self._cache.entry(role) is None:
@@ -107,12 +111,17 @@ class ExtensionTrust(Plugin):
         entry = self._cache.entry(Key(CONFIG_MAPS, tenant, NAMESPACE, NAME))
         if entry is None or self._checked.get(tenant) is entry:
             return
-        obj, authorities = entry.decode(), self._authorities(tenant)
-        if _is_good(obj.get("data") or {}, authorities, self._clock()):
+        obj, data = entry.decode(), entry.object.get("data") or {}
+        has_keys = tenant != SYSTEM or data.get(TOKEN_KEYS_FILE) == self._token_keys
+        if has_keys and _is_good(data, self._authorities(tenant), self._clock()):
             self._checked[tenant] = entry
             return
-        obj["data"] = {**(obj.get("data") or {}), **_data(authorities)}
+        obj["data"] = {**(obj.get("data") or {}), **self._data(tenant)}
         yield WriteOp(entry.key, encode(obj), entry.revision)
+
+    def _data(self, tenant: TenantId) -> dict[str, str]:
+        data = _data(self._authorities(tenant))
+        return {**data, TOKEN_KEYS_FILE: self._token_keys} if tenant == SYSTEM else data
 
     def _authorities(self, tenant: TenantId) -> dict[str, CertificateAuthority]:
         credentials = self._front_proxy.credentials(tenant)

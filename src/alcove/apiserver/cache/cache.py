@@ -46,7 +46,10 @@ class Cache:
         self._histories = Histories(buffers or TenantBuffers(), workers=workers)
         self._collections: dict[GroupResource, CacheCollection] = {}
         self._recent = RecentEntries()
+        self._stored_bytes: dict[TenantId, int] = {}
         self._floor = Revision(0)
+        self._tenant_floors: dict[TenantId, Revision] = {}
+        """History of these tenants begins after a revision: they came from another store."""
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
         self._revision_lock = asyncio.Lock()
         self._reads_started = 0
@@ -58,6 +61,8 @@ class Cache:
         self._packer: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
         self.revision = Revision(0)
+        self.forgotten = Revision(0)
+        """History up to this revision was dropped; lists as of an older one are refused."""
 
     async def __aenter__(self) -> Cache:
         self._loaded = asyncio.get_running_loop().create_future()
@@ -100,6 +105,7 @@ class Cache:
             entry = CacheEntry(record.key, record.revision, record.body, self._recent)
             self._recent.written(entry)
             self._collection(record.key.resource).load(entry)
+            self._count_stored(entry.key.tenant, entry.length)
         return newest
 
     async def _apply_feed(self, newest: Revision) -> None:
@@ -136,7 +142,11 @@ class Cache:
             entry = CacheEntry(change.key, change.revision, change.body, self._recent)
             self._recent.written(entry)
             collection = self._collection(change.key.resource)
-            events.append(collection.apply(_KINDS[change.change], entry))
+            event = collection.apply(_KINDS[change.change], entry)
+            events.append(event)
+            before = event.previous.length if event.previous is not None else 0
+            after = entry.length if event.kind is not CacheEventType.DELETED else 0
+            self._count_stored(entry.key.tenant, after - before)
         self.revision = upto
         if events:
             self._listener(events)
@@ -145,10 +155,32 @@ class Cache:
         if self._waiters:
             self._wake()
 
+    def _count_stored(self, tenant: TenantId, growth: int) -> None:
+        if count := self._stored_bytes.get(tenant, 0) + growth:
+            self._stored_bytes[tenant] = count
+        else:
+            self._stored_bytes.pop(tenant, None)
+
+    def stored_bytes(self, tenant: TenantId) -> int:
+        """The bytes of all of the tenant's objects."""
+        return self._stored_bytes.get(tenant, 0)
+
     def forget(self, upto: Revision) -> None:
         """Drops history up to a revision, and the collections of tenants that have no objects left."""
+        self.forgotten = max(self.forgotten, upto)
         for collection in self._collections.values():
             collection.forget(upto)
+
+    def begin_history(self, tenant: TenantId, after: Revision) -> None:
+        """What is older is not the tenant's own: neither watches nor lists go back there."""
+        self._tenant_floors[tenant] = after
+
+    def has_history(self, tenant: TenantId | None, revision: Revision) -> bool:
+        """Whether lists as of the revision can be served, as far as the store has it."""
+        return revision >= self.forgotten and revision >= self._tenant_floor(tenant)
+
+    def _tenant_floor(self, tenant: TenantId | None) -> Revision:
+        return self._tenant_floors.get(tenant, Revision(0)) if tenant is not None else Revision(0)
 
     def _collection(self, resource: GroupResource) -> CacheCollection:
         collection = self._collections.get(resource)
@@ -199,8 +231,10 @@ class Cache:
     def entry(self, key: Key) -> CacheEntry | None:
         collection = self._collections.get(key.resource)
         tenant_objects = collection.tenants.get(key.tenant) if collection else None
-        bucket = tenant_objects.buckets.get(key.namespace) if tenant_objects else None
-        return bucket.entries.get(key.name) if bucket else None
+        return tenant_objects.get(key.namespace, key.name) if tenant_objects is not None else None
+
+    def has(self, key: Key) -> bool:
+        return self.entry(key) is not None
 
     def entries(
         self,
@@ -235,6 +269,8 @@ class Cache:
         self, tenant: TenantId | None, resource: GroupResource, after: Revision
     ) -> list[CacheEvent] | None:
         """Events after a revision, in order; None if some were dropped."""
+        if self._tenant_floors and after < self._tenant_floor(tenant):
+            return None
         collection = self._collections.get(resource)
         if collection is None:
             return [] if after >= self._floor else None
@@ -262,8 +298,11 @@ class Cache:
     # reader.CacheReader
 
     def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:
-        entry = self.entry(Key(resource, tenant, namespace, name))
-        return entry.object if entry else None
+        # As `entry`, without a Key: this is called many times for each request.
+        collection = self._collections.get(resource)
+        tenant_objects = collection.tenants.get(tenant) if collection is not None else None
+        entry = tenant_objects.get(namespace, name) if tenant_objects is not None else None
+        return entry.object if entry is not None else None
 
     def list(
         self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
@@ -275,8 +314,7 @@ class Cache:
         for resource in resources:
             collection = self._collections.get(resource)
             tenant_objects = collection.tenants.get(tenant) if collection else None
-            buckets = tenant_objects.buckets if tenant_objects else {}
-            found[resource] = {namespace: dict(bucket.entries) for namespace, bucket in buckets.items()}
+            found[resource] = tenant_objects.by_namespace() if tenant_objects else {}
         return CacheSnapshot(tenant, found)
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
@@ -300,6 +338,15 @@ class Cache:
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self.changed(tenant, resource)
+
+    def generations(self, tenant: TenantId, resources: Sequence[GroupResource]) -> tuple[int, ...]:
+        collections = self._collections
+        found = []
+        for resource in resources:
+            collection = collections.get(resource)
+            tenant_objects = collection.tenants.get(tenant) if collection is not None else None
+            found.append(tenant_objects.changed if tenant_objects is not None else 0)
+        return tuple(found)
 
     def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
         collection = self._collections.get(resource)

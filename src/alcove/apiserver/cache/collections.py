@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from alcove.api.ids import Revision, TenantId
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, IndexedValue
 from alcove.apiserver.cache.history import Histories
+from alcove.apiserver.cache.tenant_objects import TenantObjects
 
 HISTORY_EVENTS_MAX = 1024
 """Events kept per tenant and resource for watches that resume; one that resumes before them gets `Expired`."""
-
-
-class NamespaceBucket:
-    """The objects of one namespace."""
-
-    __slots__ = ("entries", "names")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, CacheEntry] = {}
-        self.names: list[str] | None = None
-        """Sorted names; created by the first list, then updated incrementally."""
-
-    def put(self, entry: CacheEntry) -> CacheEntry | None:
-        name = entry.key.name
-        previous = self.entries.get(name)
-        self.entries[name] = entry
-        if previous is None and self.names is not None:
-            insort(self.names, name)
-        return previous
-
-    def remove(self, name: str) -> CacheEntry | None:
-        previous = self.entries.pop(name, None)
-        if previous is not None and self.names is not None:
-            del self.names[bisect_left(self.names, name)]
-        return previous
-
-    def ordered(self, after: str = "") -> Iterator[CacheEntry]:
-        if self.names is None:
-            self.names = sorted(self.entries)
-        names = self.names[bisect_right(self.names, after) :] if after else self.names
-        return map(self.entries.__getitem__, names)
 
 
 class IndexedObjects:
@@ -61,16 +30,14 @@ _NO_HISTORY: list[CacheEvent] = []
 _NO_INDEX: dict[IndexedValue, IndexedObjects] = {}
 
 
-class TenantCollection:
-    """One tenant's objects of one resource."""
+class TenantCollection(TenantObjects):
+    """One tenant's objects of one resource, with indexes and history."""
 
-    __slots__ = ("_indexed", "_parent", "buckets", "changed", "floor", "history", "size")
+    __slots__ = ("_indexed", "_parent", "changed", "floor", "history")
 
     def __init__(self, parent: CacheCollection) -> None:
+        super().__init__()
         self._parent = parent
-        self.buckets: dict[str, NamespaceBucket] = {}
-        self.size = 0
-        """The number of objects."""
         self.changed = parent.floor
         """Revision of the newest change."""
         self.history: list[CacheEvent] = _NO_HISTORY
@@ -87,17 +54,10 @@ class TenantCollection:
 
     def store(self, event_kind: CacheEventType, entry: CacheEntry) -> CacheEntry | None:
         """Applies a change without history; returns the state before it."""
-        bucket = self.buckets.get(entry.key.namespace)
-        if bucket is None:
-            bucket = self.buckets[entry.key.namespace] = NamespaceBucket()
         if event_kind is CacheEventType.DELETED:
-            previous = bucket.remove(entry.key.name)
-            if not bucket.entries:
-                del self.buckets[entry.key.namespace]
-            self.size -= previous is not None
+            previous = self.remove(entry.key.namespace, entry.key.name)
         else:
-            previous = bucket.put(entry)
-            self.size += previous is None
+            previous = self.put(entry)
         if entry.indexed:
             self._index(event_kind, entry, previous)
         self.changed = entry.revision
@@ -158,7 +118,7 @@ class TenantCollection:
         event = self.history.pop(0)
         self.floor = event.revision
         self._parent.floor_max = max(self._parent.floor_max, self.floor)
-        self._parent.histories.of(event.entry.key.tenant).dropped(event)
+        self._parent.histories.of(event.entry.key.tenant).dropped(self, event)
 
     def forget(self, upto: Revision) -> None:
         while self.history and self.history[0].revision <= upto:
@@ -169,23 +129,6 @@ class TenantCollection:
         if not self.history:
             self.history = _NO_HISTORY
         return self.history is _NO_HISTORY
-
-    def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[CacheEntry]:
-        """Entries after (namespace, name), in that order."""
-        if namespace is not None:
-            bucket = self.buckets.get(namespace)
-            if bucket is not None:
-                yield from bucket.ordered(after[1])
-            return
-        for name in sorted(self.buckets):
-            if name >= after[0]:
-                yield from self.buckets[name].ordered(after[1] if name == after[0] else "")
-
-    def count(self, namespace: str | None) -> int:
-        if namespace is not None:
-            bucket = self.buckets.get(namespace)
-            return len(bucket.entries) if bucket else 0
-        return self.size
 
 
 class CacheCollection:

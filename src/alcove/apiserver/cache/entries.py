@@ -46,6 +46,8 @@ def indexed_value(resource: GroupResource, exact: Mapping[str, str]) -> IndexedV
 _NO_LABELS: dict[str, str] = {}
 LABELS_KEPT = 4096
 """Sets of labels that new entries may share."""
+SHARED_LABELS_MAX = 32
+"""Labels of such a set: an object may have thousands, which nobody would share."""
 
 
 class _Metadata(Struct):
@@ -108,7 +110,7 @@ _PARTS: dict[GroupResource, msgspec.json.Decoder[Any]] = {
 class CacheEntry:
     """One state of an object. Immutable, except for cached values that are derived from it."""
 
-    __slots__ = ("_body", "_object", "_recent", "complete_for", "indexed", "key", "labels", "revision")
+    __slots__ = ("_body", "_labels", "_object", "_recent", "complete_for", "indexed", "key", "revision")
 
     def __init__(
         self, key: Key, revision: Revision, body: bytes, recent: RecentEntries | None = None
@@ -121,19 +123,31 @@ class CacheEntry:
         self._object: Object | None = None
         self.complete_for = 0
         """`Completion.number` of the kind's definition for which the object lacks no default."""
-        # Only these parts are decoded: objects may be large.
+        self._labels: dict[str, str] | None = None
+        self.indexed: tuple[str, ...] = ()
+        """The values of the resource's INDEXED_FIELDS; empty for one that is not set."""
+        decoder = _PARTS.get(key.resource)
+        if decoder is not None:
+            self._decode_parts(decoder, body)
+
+    def _decode_parts(self, decoder: msgspec.json.Decoder[Any], body: bytes) -> None:
+        """Only these parts are decoded: objects may be large."""
         try:
-            parts = _PARTS.get(key.resource, _LABELS).decode(body)
+            parts = decoder.decode(body)
             indexed = parts.indexed
         except msgspec.ValidationError:
             # Written by a version that checked less: it has no labels and is in no index.
-            parts, indexed = _Parts(_Metadata()), (None,) * len(INDEXED_FIELDS.get(key.resource, ()))
-        self.labels: dict[str, str] = _shared_labels(parts.metadata.labels)
+            parts, indexed = _Parts(_Metadata()), (None,) * len(INDEXED_FIELDS.get(self.key.resource, ()))
+        self._labels = _shared_labels(parts.metadata.labels)
+        self.indexed = tuple(intern(str(value)) if value is not None else "" for value in indexed)
+
+    @property
+    def labels(self) -> dict[str, str]:
         """Shared by all entries with these labels: do not change it."""
-        self.indexed: tuple[str, ...] = tuple(
-            intern(str(value)) if value is not None else "" for value in indexed
-        )
-        """The values of the resource's INDEXED_FIELDS; empty for one that is not set."""
+        if self._labels is None:
+            self._decode_parts(_LABELS, self.body)
+        assert self._labels is not None
+        return self._labels
 
     @property
     def body(self) -> bytes:
@@ -146,6 +160,11 @@ class CacheEntry:
         """About the length of the body."""
         body = self._body
         return len(body) if isinstance(body, bytes) else body.size
+
+    @property
+    def length(self) -> int:
+        """The length of the body, exactly."""
+        return len(self.body)
 
     @property
     def object(self) -> Object:
@@ -183,7 +202,9 @@ class CacheEntry:
 
 def _shared_labels(labels: dict[str, str] | None) -> dict[str, str]:
     # Labels repeat over thousands of objects, most of them together with the same others.
-    return _labels_of(tuple(labels.items())) if labels else _NO_LABELS
+    if not labels:
+        return _NO_LABELS
+    return _labels_of(tuple(labels.items())) if len(labels) <= SHARED_LABELS_MAX else labels
 
 
 @lru_cache(maxsize=LABELS_KEPT)
@@ -207,8 +228,8 @@ class CacheEvent:
         self.entry = entry
         """The new state; for DELETED the last one, at the revision of the deletion."""
         self.previous = previous
-        self.encoded: dict[Any, bytes] = {}
-        """Encoded lines by (type, view), rendered on first use."""
+        self.encoded: dict[Any, bytes] | None = None
+        """Encoded lines by (type, view), rendered on first use; None if there are none."""
         self.cost = 0
         """Bytes that the event is counted with as history."""
 
@@ -218,7 +239,7 @@ class CacheEvent:
 
     def settle(self) -> None:
         """Called after all watchers got the event: drops what is not needed for history."""
-        self.encoded = {}
+        self.encoded = None
         if self.previous is not None:
             self.previous.forget_decoded()
         if self.kind is CacheEventType.DELETED:

@@ -7,10 +7,10 @@ tenants with most history lose it, down to a common level.
 
 from __future__ import annotations
 
-from collections import deque
+from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
-from alcove.api.ids import Revision, TenantId
+from alcove.api.ids import TenantId
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.entries import CacheEvent, CacheEventType
 
@@ -26,7 +26,7 @@ EVENT_BYTES = 1024
 WORKER_SHARE_MIN = 1 / 4
 """Workers of one server divide both bounds, as each keeps the history of all tenants, but not into less than this."""
 LEVEL_SHARE = 0.9
-"""The part of the total that remains when it is levelled, so that this happens rarely."""
+"""The part of either bound that remains when history is dropped, so that this happens rarely."""
 
 
 def event_cost(event: CacheEvent) -> int:
@@ -41,39 +41,48 @@ def event_cost(event: CacheEvent) -> int:
 class TenantHistory:
     """The events of one tenant in all its collections."""
 
-    __slots__ = ("_histories", "_order", "bytes", "count", "tenant")
+    __slots__ = ("_collections", "_histories", "bytes", "count", "tenant")
 
     def __init__(self, tenant: TenantId, histories: Histories) -> None:
         self.tenant = tenant
         self.bytes = 0
         self.count = 0
         self._histories = histories
-        self._order: deque[tuple[Revision, TenantCollection]] = deque()
-        """Oldest first, with events that their collection has dropped already."""
+        self._collections: list[TenantCollection] = []
+        """Those that have events."""
 
     def added(self, collection: TenantCollection, event: CacheEvent) -> None:
+        """Counts an event that is in the collection's history already."""
         cost = event.cost = event_cost(event)
-        self._order.append((event.revision, collection))
+        if len(collection.history) == 1:
+            self._collections.append(collection)
         self.bytes += cost
         self.count += 1
         self._histories.changed(self, cost)
 
-    def dropped(self, event: CacheEvent) -> None:
+    def dropped(self, collection: TenantCollection, event: CacheEvent) -> None:
+        """Counts an event that is not in the collection's history any more."""
         cost = event.cost
+        if not collection.history:
+            self._collections.remove(collection)
         self.bytes -= cost
         self.count -= 1
         self._histories.changed(self, -cost)
         if not self.count:
-            self._order.clear()
             self._histories.forget(self.tenant)
-        elif len(self._order) > 2 * self.count + 64:
-            self._order = deque(pair for pair in self._order if pair[0] > pair[1].floor)
 
     def shrink(self, bytes_max: int) -> None:
-        """Drops the oldest events until at most `bytes_max` remain."""
-        while self.bytes > bytes_max and self._order:
-            revision, collection = self._order.popleft()
+        """Drops the oldest events until at most `bytes_max` remain. Their order is found now: to keep it would take
+        more memory than an event."""
+        oldest = [(each.history[0].revision, number, each) for number, each in enumerate(self._collections)]
+        heapify(oldest)
+        while self.bytes > bytes_max and oldest:
+            revision, number, collection = oldest[0]
             collection.forget(revision)
+            if collection.history:
+                heapreplace(oldest, (collection.history[0].revision, number, collection))
+            else:
+                heappop(oldest)
 
 
 class Histories:
@@ -109,7 +118,7 @@ class Histories:
             return
         self._buffers.hold(history.tenant, count)
         if history.bytes > self._per_tenant_max:
-            history.shrink(self._per_tenant_max)
+            history.shrink(int(self._per_tenant_max * LEVEL_SHARE))
         if self.bytes > self._total_max:
             self._level()
 

@@ -17,7 +17,7 @@ from alcove.api.schema.prune import apply_defaults
 from alcove.api.schema.structural import compile_all, compile_schema
 from alcove.apiserver.computing import LARGE_BYTES
 from alcove.apiserver.crds.columns import columns_of
-from alcove.apiserver.crds.conversion import Converter, WebhookCall, relabel
+from alcove.apiserver.crds.conversion import ConversionParts, Converter, relabel
 from alcove.apiserver.crds.strategy import CustomResourceChecks, steps_of, strategy_of
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
@@ -32,7 +32,7 @@ class CompiledCrd:
 
     __slots__ = (
         "__weakref__",
-        "_call",
+        "_conversion",
         "_crd",
         "_is_large",
         "_kinds",
@@ -41,14 +41,16 @@ class CompiledCrd:
         "served",
     )
 
-    def __init__(self, crd: Object, encoded: bytes, metadata: SchemaNode, call: WebhookCall | None) -> None:
-        """`encoded` has the CRD's spec as JSON. `call` calls the CRD's conversion webhook; None if its versions
+    def __init__(
+        self, crd: Object, encoded: bytes, metadata: SchemaNode, conversion: ConversionParts | None
+    ) -> None:
+        """`encoded` has the CRD's spec as JSON. `conversion` is for its conversion webhook; None if its versions
         differ in apiVersion and schema only."""
         self._crd = crd
         self._is_large = len(encoded) > LARGE_BYTES or b'"x-kubernetes-validations"' in encoded
         self._may_have_defaults = b'"default"' in encoded
         self._metadata = metadata
-        self._call = call
+        self._conversion = conversion
         self._kinds: Mapping[str, Kind] | None = None
         self.served = tuple(each["name"] for each in _by_preference(crd) if each.get("served"))
         """Served versions, the preferred one first."""
@@ -61,7 +63,8 @@ class CompiledCrd:
                 each for each in _by_preference(self._crd) if each.get("served") or each.get("storage")
             ]
             nodes = {self._gvk(each).api_version: self._node(each) for each in versions}
-            converter = Converter(self._crd, nodes, self._call) if self._call is not None else None
+            parts = self._conversion
+            converter = Converter(self._crd, nodes, parts) if parts is not None else None
             completion = None
             if self._may_have_defaults and any(has_defaults(_schema(each)) for each in versions):
                 completion = Completion(next(_NUMBERS), partial(_complete, nodes))

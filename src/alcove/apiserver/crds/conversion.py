@@ -1,22 +1,25 @@
 """Conversion between versions of a custom resource: by changing its apiVersion, or by a webhook.
 
-A webhook gets one ConversionReview with all objects of a request. How to reach it is up to `WebhookCall`; its
+A webhook gets one ConversionReview with all given objects. How to reach it is up to `WebhookCall`; its
 response is checked here: it must have the same objects in order, at the requested version, and may change
-only their content, labels and annotations.
+only their content, labels and annotations. That is computed beside the event loop if the response is not small.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
-from alcove.api.errors import InternalError, TooManyRequests
+from alcove.api.errors import BadRequest, InternalError, TooLarge, TooManyRequests
 from alcove.api.kinds.metadata import validate_annotations, validate_labels
 from alcove.api.meta import new_uid
 from alcove.api.objects import Object, get
+from alcove.api.schema.body import check_values
 from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import prune
 from alcove.apiserver.outbound.errors import TooManyCalls
@@ -25,6 +28,20 @@ from alcove.apiserver.outbound.webhooks import WebhookCall as WebhookCall
 
 SUPPORTED = ("v1", "v1beta1")
 TIMEOUT_SECONDS = 30
+CONVERTED_VALUES_MAX = 100_000
+"""Values (strings, numbers, lists, maps) of one response: as many as a stored object may have. A response with more is
+refused."""
+
+
+Compute = Callable[[int, Callable[[], Any]], Awaitable[Any]]
+"""The result of a function that processes so many bytes, for one tenant (`ComputeThreads.for_size`)."""
+
+
+class ConversionParts(Struct, frozen=True):
+    """What conversions for one tenant need."""
+
+    call: WebhookCall
+    compute: Compute
 
 
 def relabel(api_version: str, node: SchemaNode) -> Callable[[Object], Object]:
@@ -43,14 +60,14 @@ def relabel(api_version: str, node: SchemaNode) -> Callable[[Object], Object]:
 class Converter:
     """Conversion by webhook, for one CRD of one tenant."""
 
-    def __init__(self, crd: Object, nodes: Mapping[str, SchemaNode], call: WebhookCall) -> None:
+    def __init__(self, crd: Object, nodes: Mapping[str, SchemaNode], parts: ConversionParts) -> None:
         """`nodes` are the versions' schemas, by apiVersion."""
         webhook = get(crd, "spec", "conversion", "webhook", default={})
         self._client: Object = webhook.get("clientConfig") or {}
         review_versions = webhook.get("conversionReviewVersions") or ()
         self._review = next((version for version in review_versions if version in SUPPORTED), "")
         self._nodes = nodes
-        self._call = call
+        self._parts = parts
 
     async def convert(self, objects: Sequence[Object], api_version: str) -> list[Object]:
         """The objects at `api_version`, in order; those already at it are not changed. Raises
@@ -68,20 +85,35 @@ class Converter:
         review = f"apiextensions.k8s.io/{self._review}"
         body = orjson.dumps({"kind": "ConversionReview", "apiVersion": review, "request": request})
         try:
-            response = await self._call(self._client, body, timeout_seconds=TIMEOUT_SECONDS)
-            converted = _objects(response, review, uid)
+            call = self._parts.call(self._client, body, timeout_seconds=TIMEOUT_SECONDS)
+            async with call as response:
+                read = partial(self._read, response, review, uid, objects, api_version)
+                converted: list[Object] = await self._parts.compute(len(response), read)
         except TooManyCalls as error:
             raise TooManyRequests.after(1, f"{error}; try again") from error
-        except (WebhookError, _InvalidResponse) as error:
+        except WebhookError as error:
             raise InternalError(f"{prefix} failed: {error}") from error
+        except _InvalidResponse as error:
+            raise InternalError(f"{prefix} {error}") from error
+        return converted
+
+    def _read(
+        self, response: bytes, review: str, uid: str, objects: Sequence[Object], api_version: str
+    ) -> list[Object]:
+        """The objects in a webhook's response, checked and pruned. Raises _InvalidResponse."""
+        try:
+            converted = _objects(response, review, uid)
+        except _InvalidResponse as error:
+            raise _InvalidResponse(f"failed: {error}") from error
         if len(converted) != len(objects):
-            raise InternalError(f"{prefix} returned {len(converted)} objects, expected {len(objects)}")
+            raise _InvalidResponse(f"returned {len(converted)} objects, expected {len(objects)}")
         for index, (before, after) in enumerate(zip(objects, converted, strict=True)):
             try:
                 _check_converted(before, after, api_version)
             except _InvalidResponse as error:
-                message = f"{prefix} returned invalid converted object at index {index}: {error}"
-                raise InternalError(message) from error
+                raise _InvalidResponse(
+                    f"returned invalid converted object at index {index}: {error}"
+                ) from error
             prune(self._nodes[api_version], after)
         return converted
 
@@ -98,7 +130,10 @@ def _gvk(obj: Object) -> str:
 def _objects(body: bytes, review: str, uid: str) -> list[Any]:
     """The converted objects in a webhook's response. Raises _InvalidResponse."""
     try:
+        check_values(body, CONVERTED_VALUES_MAX)
         document = orjson.loads(body)
+    except (BadRequest, TooLarge) as error:
+        raise _InvalidResponse(f"the response has more than {CONVERTED_VALUES_MAX} values") from error
     except orjson.JSONDecodeError as error:
         raise _InvalidResponse(f"the response is not JSON: {error}") from error
     if not isinstance(document, dict) or (document.get("kind"), document.get("apiVersion")) != (

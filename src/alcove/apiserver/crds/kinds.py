@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
@@ -22,12 +23,20 @@ from alcove.api.resources import CRDS
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import is_established
 from alcove.apiserver.crds.compiled import CompiledCrd
-from alcove.apiserver.crds.conversion import WebhookCall
+from alcove.apiserver.crds.conversion import ConversionParts
 from alcove.apiserver.crds.definitions import definition_strategy
 from alcove.apiserver.reader import CacheReader
 
 TENANTS_MOST = 4096
 """Tenants whose tables are cached; beyond that, the oldest is dropped."""
+
+
+class _CompiledObject(Struct, frozen=True):
+    """A CRD as it is stored, and what it was compiled to."""
+
+    crd: Object
+    compiled: CompiledCrd
+    by_webhook: bool
 
 
 class _Table:
@@ -39,18 +48,19 @@ class _Table:
         self.generations = generations
         self.by_resource: dict[tuple[str, str], CompiledCrd] = {}
         self.by_kind: dict[tuple[str, str], CompiledCrd] = {}
-        self.by_object: dict[int, tuple[Object, CompiledCrd]] = {}
-        """By the identity of the CRD: unchanged CRDs are not encoded again when another one changes."""
+        self.by_object: dict[int, _CompiledObject] = {}
+        """By the identity of the CRD: unchanged CRDs are not looked at again when another one changes."""
         self.has_webhooks = False
         """Whether one is converted by a webhook, which is called on behalf of the tenant."""
         self._all: Sequence[Kind] | None = None
 
-    def add(self, crd: Object, compiled: CompiledCrd) -> None:
+    def add(self, added: _CompiledObject) -> None:
+        crd = added.crd
         group, names = crd["spec"]["group"], crd["status"]["acceptedNames"]
-        self.by_object[id(crd)] = (crd, compiled)
-        self.by_resource[group, names["plural"]] = compiled
-        self.by_kind[group, names["kind"]] = compiled
-        self.has_webhooks = self.has_webhooks or _by_webhook(crd)
+        self.by_object[id(crd)] = added
+        self.by_resource[group, names["plural"]] = added.compiled
+        self.by_kind[group, names["kind"]] = added.compiled
+        self.has_webhooks = self.has_webhooks or added.by_webhook
 
     def all(self, stock: Sequence[Kind]) -> Sequence[Kind]:
         if self._all is None:
@@ -71,12 +81,12 @@ class CustomKinds:
         registry: KindRegistry,
         reader: CacheReader,
         clock: Callable[[], float],
-        call: Callable[[TenantId], WebhookCall] | None = None,
+        conversion: Callable[[TenantId], ConversionParts] | None = None,
     ) -> None:
-        """`call` returns the caller of a tenant's conversion webhooks; None if webhooks cannot be called."""
+        """`conversion` returns what conversions for a tenant need; None if webhooks cannot be called."""
         self._registry = registry
         self._reader = reader
-        self._call = call
+        self._conversion = conversion
         self._tables: dict[TenantId, _Table] = {}
         self._common: _Table | None = None
         """Of all tenants that have no CRDs."""
@@ -143,15 +153,15 @@ class CustomKinds:
             self._add(table, tenant, crd, before)
         return table
 
-    def _add(
-        self, table: _Table, tenant: TenantId, crd: Object, before: dict[int, tuple[Object, CompiledCrd]]
-    ) -> None:
-        names = get(crd, "status", "acceptedNames", default={})
-        if not is_established(crd) or (crd["spec"]["group"], names.get("plural")) in self._stock_names:
-            return
+    def _add(self, table: _Table, tenant: TenantId, crd: Object, before: dict[int, _CompiledObject]) -> None:
         # The cache holds one object for each state of a CRD, so the same object is unchanged.
         known = before.get(id(crd))
-        table.add(crd, known[1] if known is not None and known[0] is crd else self._compile(tenant, crd))
+        if known is not None and known.crd is crd:
+            table.add(known)
+            return
+        names = get(crd, "status", "acceptedNames", default={})
+        if is_established(crd) and (crd["spec"]["group"], names.get("plural")) not in self._stock_names:
+            table.add(_CompiledObject(crd, self._compile(tenant, crd), _by_webhook(crd)))
 
     def _compile(self, tenant: TenantId, crd: Object) -> CompiledCrd:
         status, by_webhook = crd["status"], _by_webhook(crd)
@@ -166,8 +176,8 @@ class CustomKinds:
         digest = hashlib.sha256(encoded).digest()
         compiled = self._compiled.get(digest)
         if compiled is None:
-            call = self._call(tenant) if by_webhook and self._call is not None else None
-            compiled = self._compiled[digest] = CompiledCrd(crd, encoded, self._registry.object_meta, call)
+            parts = self._conversion(tenant) if by_webhook and self._conversion is not None else None
+            compiled = self._compiled[digest] = CompiledCrd(crd, encoded, self._registry.object_meta, parts)
         return compiled
 
 

@@ -112,13 +112,20 @@ def _field(field: str, value: Any, dialect: Dialect) -> Any:
     return _convert(value, dialect)
 
 
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _CUSTOM_ONLY_V3 = ("oneOf", "anyOf", "not", "nullable", "default", "x-kubernetes-validations")
 
 
 def _custom(kind: Kind, documents: Mapping[str, Object], dialect: Dialect) -> Object:
-    """A custom kind: its CRD's schema, with the fields of every object and their usual descriptions."""
-    raw = kind.schema.raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    """A custom kind: its CRD's schema, with the fields of every object and their usual descriptions.
+
+    In v2, one that keeps unknown fields has no properties: kubectl refuses all others where there are some.
+    """
+    raw = kind.schema.raw or {"type": "object", _PRESERVE: True}
     schema: Object = _plain(raw) if dialect is Dialect.V2 else dict(raw)
+    schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+    if dialect is Dialect.V2 and raw.get(_PRESERVE):
+        return schema
     description = documents[_ANY_OBJECT]["properties"]["metadata"]["description"]
     meta = {"$ref": f"{_DEFS}{_META}.ObjectMeta", "description": description}
     schema["type"] = "object"
@@ -127,7 +134,6 @@ def _custom(kind: Kind, documents: Mapping[str, Object], dialect: Dialect) -> Ob
         **_type_fields(documents, dialect),
         "metadata": _convert(meta, dialect),
     }
-    schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
     return schema
 
 
@@ -142,7 +148,7 @@ def _plain(schema: Any) -> Any:
         return [_plain(value) for value in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("x-kubernetes-preserve-unknown-fields"):
+    if schema.get(_PRESERVE):
         return {field: schema[field] for field in ("type", "description") if field in schema}
     plain = {field: value for field, value in schema.items() if field not in _CUSTOM_ONLY_V3}
     for field in ("properties", "items", "additionalProperties", "allOf"):

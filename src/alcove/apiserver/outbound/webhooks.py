@@ -1,14 +1,14 @@
 """Posts a review to a webhook and returns its response, with limits of time, size and concurrency.
 
-Idle connections are reused. Tenants are isolated: the number of calls is limited per tenant, and tenants
-share neither targets, authorities nor connections.
+Idle connections are reused. Tenants are isolated: the number of calls is limited per tenant, what is sent and received
+counts as buffered for the tenant, and tenants share neither targets, authorities nor connections.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Protocol
 from urllib.parse import quote, urlsplit
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.outbound.authorities import context_of
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError, connection_message
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer, WebhookTarget
@@ -55,9 +56,12 @@ class WebhookEndpoint(Struct, frozen=True):
 
 class WebhookCall(Protocol):
     """Calls a webhook for one tenant: posts to the webhook of a client configuration (`url` or `service`, and
-    `caBundle`) and returns the response's body. Raises WebhookError."""
+    `caBundle`). The context has the response's body, which is buffered until its end. Raises WebhookError and
+    TooManyRequests."""
 
-    def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> Awaitable[bytes]: ...
+    def __call__(
+        self, client: Object, body: bytes, *, timeout_seconds: float
+    ) -> AbstractAsyncContextManager[bytes]: ...
 
 
 def read_client(client: Object) -> WebhookEndpoint:
@@ -85,6 +89,7 @@ def _path(text: str) -> str:
 
 
 _Key = tuple[TenantId, WebhookTarget, str]
+Reserve = Callable[[int], None]
 
 
 def _tenant_of(key: _Key) -> TenantId:
@@ -93,10 +98,15 @@ def _tenant_of(key: _Key) -> TenantId:
 
 class Webhooks:
     def __init__(
-        self, dialer: WebhookDialer, reading: ReadingTurns | None = None, counts: GroupCounts | None = None
+        self,
+        dialer: WebhookDialer,
+        reading: ReadingTurns | None = None,
+        counts: GroupCounts | None = None,
+        buffers: TenantBuffers | None = None,
     ) -> None:
         """`reading` lets tenants' webhooks have their part of the time for received data. `counts`: the calls of each
         tenant."""
+        self._buffers = buffers or TenantBuffers()
         self._dialer = dialer
         self._reading = reading or ReadingTurns()
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, _tenant_of)
@@ -109,27 +119,36 @@ class Webhooks:
         self._dialer.close()
 
     def of(self, tenant: TenantId) -> WebhookCall:
-        def call(client: Object, body: bytes, *, timeout_seconds: float) -> Awaitable[bytes]:
+        def call(
+            client: Object, body: bytes, *, timeout_seconds: float
+        ) -> AbstractAsyncContextManager[bytes]:
             return self.call(tenant, client, body, timeout_seconds=timeout_seconds)
 
         return call
 
-    async def call(self, tenant: TenantId, client: Object, body: bytes, *, timeout_seconds: float) -> bytes:
-        """The body of the webhook's response. Raises WebhookError, also if the status is not 200."""
+    @asynccontextmanager
+    async def call(
+        self, tenant: TenantId, client: Object, body: bytes, *, timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
+        """The body of the webhook's response, for the time of the context. Raises WebhookError, also if the status is
+        not 200, and TooManyRequests if too much is buffered for the tenant."""
         endpoint = read_client(client)
         if self._calls.total(tenant) >= CALLS_PER_TENANT_MAX:
             raise TooManyCalls
-        self._calls.add(tenant, 1)
-        path = f"{endpoint.path}?timeout={max(1, round(timeout_seconds))}s"
-        try:
-            response = await self._within(timeout_seconds, self._post(tenant, endpoint, path, body))
-        except WebhookError as error:
-            raise WebhookError(f'Post "https://{endpoint.host}{path}": {error}') from error
-        finally:
-            self._calls.add(tenant, -1)
-        if response.status != 200:
-            raise WebhookError(f"the webhook answered with status {response.status}, not 200")
-        return response.body
+        with self._buffers.reserving(tenant) as reserve:
+            reserve(len(body))
+            self._calls.add(tenant, 1)
+            path = f"{endpoint.path}?timeout={max(1, round(timeout_seconds))}s"
+            try:
+                work = self._post(tenant, endpoint, path, body, reserve)
+                response = await self._within(timeout_seconds, work)
+            except WebhookError as error:
+                raise WebhookError(f'Post "https://{endpoint.host}{path}": {error}') from error
+            finally:
+                self._calls.add(tenant, -1)
+            if response.status != 200:
+                raise WebhookError(f"the webhook answered with status {response.status}, not 200")
+            yield response.body
 
     async def _within(self, seconds: float, work: Awaitable[ReceivedResponse]) -> ReceivedResponse:
         """Translates all network errors to WebhookError."""
@@ -146,16 +165,16 @@ class Webhooks:
             raise WebhookError("the webhook's host is not valid") from error
 
     async def _post(
-        self, tenant: TenantId, endpoint: WebhookEndpoint, path: str, body: bytes
+        self, tenant: TenantId, endpoint: WebhookEndpoint, path: str, body: bytes, reserve: Reserve
     ) -> ReceivedResponse:
         key = (tenant, endpoint.target, endpoint.authority)
         connection = self._idle.take(key)
         if connection is not None:
             # The webhook may have closed the idle connection just now; then it has not read the request.
             with suppress(ConnectionError):
-                return await self._exchange(key, connection, endpoint, path, body)
+                return await self._exchange(key, connection, endpoint, path, body, reserve)
         connection = await self._open(tenant, endpoint)
-        return await self._exchange(key, connection, endpoint, path, body)
+        return await self._exchange(key, connection, endpoint, path, body, reserve)
 
     async def _open(self, tenant: TenantId, endpoint: WebhookEndpoint) -> HttpClientConnection:
         stream = await self._dialer.dial(tenant, endpoint.target)
@@ -172,7 +191,13 @@ class Webhooks:
         return connection
 
     async def _exchange(
-        self, key: _Key, connection: HttpClientConnection, endpoint: WebhookEndpoint, path: str, body: bytes
+        self,
+        key: _Key,
+        connection: HttpClientConnection,
+        endpoint: WebhookEndpoint,
+        path: str,
+        body: bytes,
+        reserve: Reserve,
     ) -> ReceivedResponse:
         headers = {
             "Host": endpoint.host,
@@ -182,7 +207,9 @@ class Webhooks:
             **request_ids.outgoing(),
             "Content-Length": str(len(body)),
         }
-        response = await connection.exchange("POST", path, headers, body, bytes_max=RESPONSE_BYTES_MAX)
+        response = await connection.exchange(
+            "POST", path, headers, body, bytes_max=RESPONSE_BYTES_MAX, count_bytes=reserve
+        )
         self._idle.put(key, connection)
         return response
 

@@ -129,7 +129,7 @@ class Authorizer:
     def policy(self, tenant: TenantId, *, now: bool = False) -> RbacPolicy:
         """The tenant's current compiled policy. Do not store it: it is replaced when an RBAC object
         changes. A large policy may be the one before the last change, unless `now`; raises NotCompiled then."""
-        generations = self._generations(tenant)
+        generations = self._reader.generations(tenant, _RESOURCES)
         compiled = self._compiled.get(tenant)
         if compiled is not None and compiled.generations == generations:
             return compiled.policy
@@ -154,7 +154,7 @@ class Authorizer:
     ) -> None:
         """Compiles a large policy by `run`, which calls a function in a thread for a tenant. Raises what `run`
         raises."""
-        generations, number = self._generations(tenant), next(self._numbers)
+        generations, number = self._reader.generations(tenant, _RESOURCES), next(self._numbers)
         snapshot = self._reader.snapshot(tenant, _RESOURCES)
 
         def compile_unless_done() -> None:
@@ -166,15 +166,6 @@ class Authorizer:
                 self._compiled[tenant] = _Compiled(generations, number, policy)
 
         await run(tenant, compile_unless_done)
-
-    def _generations(self, tenant: TenantId) -> tuple[int, ...]:
-        generation = self._reader.generation
-        return (
-            generation(tenant, defaults.CLUSTER_ROLE_BINDINGS),
-            generation(tenant, defaults.ROLE_BINDINGS),
-            generation(tenant, defaults.CLUSTER_ROLES),
-            generation(tenant, defaults.ROLES),
-        )
 
 
 def _is_tenant_path(path: str) -> bool:

@@ -5,7 +5,7 @@
   watch, if the field selector requires `spec.nodeName` to be this node.
 - In tenants that have a pod on it, it reads what services, DNS and network policies need: of other nodes'
   pods only the metadata.
-- It reads what ring0 has reserved on it for dedicated planes.
+- It reads what ring0 has reserved on it for dedicated planes, and the credentials for foreign planes.
 - It requests tokens and certificates for those pods, updates their status, deletes them, and maintains its own Node, CSINode, Lease and
   UsageReport.
 - It reads a few kinds of ring0 by its role there. Nothing else is decided by roles.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from alcove.api import escrow, local_volumes, objects, selectors
+from alcove.api import escrow, foreign_planes, local_volumes, objects, selectors
 from alcove.api.errors import BadRequest
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
@@ -126,6 +126,12 @@ class NodeAuthorizer:
         if access.verb not in _READ or not access.name:
             return _DENIED
         return _ALLOWED if self._is_named(node, access) else _DENIED
+
+    def _secret(self, node: str, access: Access) -> AccessDecision:
+        is_plane = access.tenant == SYSTEM and access.namespace == foreign_planes.NAMESPACE
+        if is_plane and access.verb in _READ:
+            return _ALLOWED
+        return self._named_by_pod(node, access)
 
     def _config_map(self, node: str, access: Access) -> AccessDecision:
         is_record = access.tenant == SYSTEM and access.namespace == escrow.NAMESPACE
@@ -345,7 +351,7 @@ def _selects_local_volumes(labels: str, node: str) -> bool:
 
 
 _RULES: dict[tuple[str, str], _Rule] = {
-    ("", "secrets"): NodeAuthorizer._named_by_pod,
+    ("", "secrets"): NodeAuthorizer._secret,
     ("", "configmaps"): NodeAuthorizer._config_map,
     ("", "persistentvolumeclaims"): NodeAuthorizer._named_by_pod,
     ("", "persistentvolumeclaims/status"): NodeAuthorizer._claim_status,

@@ -11,6 +11,8 @@ from alcove.api.objects import Object
 
 ANY = "*"
 SHARED_RULES_MAX = 16_384
+SHARED_LENGTH_MAX = 1_024
+"""Characters of a rule that others may share: it is kept though no role has it any more."""
 
 
 class PolicyRule:
@@ -129,13 +131,15 @@ def _shared(*parts: tuple[str, ...]) -> PolicyRule:
 
 def compile_rule(raw: Object) -> PolicyRule:
     """Compiles a role's `rules[i]`."""
-    return _shared(
+    parts = (
         tuple(raw.get("verbs") or ()),
         tuple(raw.get("apiGroups") or ()),
         tuple(raw.get("resources") or ()),
         tuple(raw.get("resourceNames") or ()),
         tuple(raw.get("nonResourceURLs") or ()),
     )
+    length = sum(len(text) for part in parts for text in part)
+    return _shared(*parts) if length <= SHARED_LENGTH_MAX else PolicyRule(*parts)
 
 
 def compile_rules(raws: Iterable[Object] | None) -> tuple[PolicyRule, ...]:

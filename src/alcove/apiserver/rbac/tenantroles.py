@@ -36,7 +36,8 @@ _VIEW = (
     RoleRow(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
     RoleRow(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
     RoleRow(READ, "metrics.k8s.io", "nodes pods"),
-    RoleRow("list", "sight.alcove.io", "flows tenantusages"),
+    RoleRow("list watch", "sight.alcove.io", "flows"),
+    RoleRow("list", "sight.alcove.io", "tenantusages"),
 )
 
 _EDIT = (

@@ -28,7 +28,7 @@ async def create(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     check_dry_run(call)
     obj = await body.read(services, call)
     entry = await create_object(services, call, obj, manager=writing.field_manager(call))
-    return await writing.answer(call, 201, entry)
+    return await writing.answer(services, call, 201, entry)
 
 
 async def create_object(

@@ -135,7 +135,7 @@ async def delete(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     options = _options(services, call)
     entry, deleted = await delete_object(services, call, call.key, options)
     if not deleted:
-        return await writing.answer(call, 200, entry)
+        return await writing.answer(services, call, 200, entry)
     return json_response(200, _success(call, entry))
 
 
@@ -255,7 +255,7 @@ async def delete_collection(services: ApiServerServices, call: ApiCall) -> HttpR
     deleted: list[CacheEntry] = []
     entries = list(services.cache.entries(call.list_tenant, resource, call.list_namespace))
     if needs_conversion(call.kind, selection.fields):
-        entries = await versions.entries_at(call.kind, entries)
+        entries = await versions.entries_at(services, call, entries)
     for entry in entries:
         if matches is not None and not matches(entry):
             continue
@@ -267,5 +267,5 @@ async def delete_collection(services: ApiServerServices, call: ApiCall) -> HttpR
         # Nothing waits in a dry run: let other requests run between two objects.
         await asyncio.sleep(0)
     if call.kind.convert is not None:
-        deleted = await versions.entries_at(call.kind, deleted)
+        deleted = await versions.entries_at(services, call, deleted)
     return HttpResponse(200, render_list(call.view, deleted, revision, {}), call.view.content_type)

@@ -52,7 +52,7 @@ class ResourceHandlers:
             return instead
         if call.kind.warning:
             call.warnings.append(call.kind.warning)
-        if call.kind.group_resource == CRDS and call.verb in _WRITES:
+        if call.verb in _WRITES and call.kind.group_resource == CRDS:
             return self._change_definition(call)
         return self._handle(call)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -91,6 +91,9 @@ def _at(
 ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     cache = services.cache
     check_reached(cache, revision)
+    if not cache.has_history(call.list_tenant, revision):
+        # Also if nothing changed since: how long a token is good for must not depend on who writes.
+        raise _expired(options, after)
     resource = call.kind.storage_resource
     if all(cache.changed(each, resource) <= revision for each in lookup.sources(call.list_tenant, resource)):
         return _page(services, call, options, _current(services, call, options, after), revision)
@@ -151,10 +154,10 @@ def _page(
     matches = selected(call, options)
     view = call.view
     if needs_conversion(view.kind, options.fields):
-        return _converted_first(call, options, matches, list(entries), revision)
+        return _converted_first(services, call, options, matches, list(entries), revision)
     if view.kind.convert is not None:
         page, meta = _selected(options, matches, entries, revision)
-        return _converted(call, page, revision, meta)
+        return _converted(services, call, page, revision, meta)
     if matches is None and view.is_verbatim and view.kind.completion is None:
         # The stored bytes are joined.
         return _rendered(call, options, matches, entries, revision)
@@ -200,12 +203,19 @@ def _selected(
     return page, meta
 
 
-async def _converted(call: ApiCall, page: list[CacheEntry], revision: Revision, meta: Object) -> HttpResponse:
-    entries = await versions.entries_at(call.kind, page)
-    return HttpResponse(200, render_list(call.view, entries, revision, meta), call.view.content_type)
+async def _converted(
+    services: ApiServerServices, call: ApiCall, page: list[CacheEntry], revision: Revision, meta: Object
+) -> HttpResponse:
+    entries = await versions.entries_at(services, call, page)
+
+    def rendered() -> HttpResponse:
+        return HttpResponse(200, render_list(call.view, entries, revision, meta), call.view.content_type)
+
+    return await _in_thread_if_long(services, call, entries, rendered)
 
 
 async def _converted_first(
+    services: ApiServerServices,
     call: ApiCall,
     options: ListOptions,
     matches: Matches | None,
@@ -213,8 +223,21 @@ async def _converted_first(
     revision: Revision,
 ) -> HttpResponse:
     """Selects by fields that only the requested version has."""
-    page, meta = _selected(options, matches, await versions.entries_at(call.kind, entries), revision)
-    return HttpResponse(200, render_list(call.view, page, revision, meta), call.view.content_type)
+    converted = await versions.entries_at(services, call, entries)
+    rendered = partial(_rendered, call, options, matches, converted, revision)
+    return await _in_thread_if_long(services, call, converted, rendered)
+
+
+async def _in_thread_if_long(
+    services: ApiServerServices,
+    call: ApiCall,
+    entries: list[CacheEntry],
+    compute: Callable[[], HttpResponse],
+) -> HttpResponse:
+    if _is_quick(entries):
+        return compute()
+    response: HttpResponse = await services.threads.run(call.identity.tenant, compute)
+    return response
 
 
 def selected(call: ApiCall, options: ListOptions) -> Matches | None:

@@ -20,7 +20,13 @@ from alcove.http.messages import HttpResponse
 
 
 def applies(call: ApiCall) -> bool:
-    return call.kind.group_resource == NODES and call.tenant != SYSTEM and call.list_tenant is not None
+    kind = call.kind
+    return (
+        kind.resource == NODES.resource
+        and kind.group_resource == NODES
+        and call.tenant != SYSTEM
+        and call.list_tenant is not None
+    )
 
 
 def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:

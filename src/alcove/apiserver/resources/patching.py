@@ -41,7 +41,7 @@ async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     entry = await updating.change(
         services, call, kind, await change_of(services, call, kind), manager=writing.field_manager(call)
     )
-    return await writing.answer(call, 200, entry)
+    return await writing.answer(services, call, 200, entry)
 
 
 async def change_of(services: ApiServerServices, call: ApiCall, kind: Kind) -> updating.Change:
@@ -165,11 +165,11 @@ async def _apply(services: ApiServerServices, call: ApiCall, kind: Kind) -> Http
             raise NotFound.of(call.kind.group_resource, call.target.name)
         new = await merged(None)
         entry = await create_object(services, call, new, manager=None)
-        return await writing.answer(call, 201, entry)
+        return await writing.answer(services, call, 201, entry)
 
     async def applied(old: Object) -> Object:
         new = await merged(await _at_version(call.kind, kind, old))
         return await _to_working_version(call, kind, new)
 
     entry = await updating.change(services, call, kind, applied, manager=None)
-    return await writing.answer(call, 200, entry)
+    return await writing.answer(services, call, 200, entry)

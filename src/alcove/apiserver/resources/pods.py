@@ -258,7 +258,7 @@ async def change_spec(services: ApiServerServices, call: ApiCall) -> HttpRespons
         return await writing.computed(services, call, prepared)
 
     entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
-    return await writing.answer(call, 200, entry)
+    return await writing.answer(services, call, 200, entry)
 
 
 def _change_by_put(obj: Object) -> updating.Change:

@@ -12,6 +12,7 @@ from alcove.apiserver.admission import noderestriction
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.negotiate import ResponseForm
+from alcove.apiserver.planes.tenant_content import TenantContent
 from alcove.apiserver.resources import body, patching, pods, reading, scale, updating, writing
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.reviews import Reviews
@@ -44,7 +45,7 @@ async def finalize(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         return old
 
     entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
-    return await writing.answer(call, 200, entry)
+    return await writing.answer(services, call, 200, entry)
 
 
 HANDLERS: dict[str, dict[str, Handler]] = {
@@ -68,6 +69,7 @@ class Subresources:
         streams: StreamHandler,
         usage: MetricsApi,
         sight: SightApi,
+        content: TenantContent,
     ) -> None:
         self._services = services
         self._token_requests = token_requests
@@ -75,11 +77,14 @@ class Subresources:
         self._streams = streams
         self._usage = usage
         self._sight = sight
+        self._content = content
 
     def answer(self, call: ApiCall) -> Answer:
         name = call.target.subresource
         if name == "token":
             return self._token(call)
+        if name == "content":
+            return self._content.answer(call)
         if name in STREAMS:
             return self._streams.answer(call)
         return HANDLERS[name][call.verb](self._services, call)

@@ -43,7 +43,7 @@ async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         if not kind.strategy.create_on_update or call.target.subresource:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         entry = await create_object(services, call, obj, manager=manager)
-        return await writing.answer(call, 201, entry)
+        return await writing.answer(services, call, 201, entry)
     if not obj["metadata"].get("resourceVersion") and not kind.strategy.unconditional_update:
         error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise Invalid.of(kind.group, kind.kind, call.target.name, [error])
@@ -55,7 +55,7 @@ async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         return await writing.computed(services, call, partial(_fresh, encoded, revision))
 
     entry = await change(services, call, kind, replaced, manager=manager)
-    return await writing.answer(call, 200, entry)
+    return await writing.answer(services, call, 200, entry)
 
 
 def _fresh(encoded: bytes, revision: str | None) -> Object:

@@ -8,7 +8,8 @@ requested version, and converted just before it is stored.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import orjson
 
@@ -21,6 +22,10 @@ from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import complete
 from alcove.apiserver.services import ApiServerServices
+
+BATCH_BYTES, BATCH_VALUES = 512 << 10, 50_000
+"""Bytes and values of stored objects that are sent to a conversion webhook at once; more are sent one batch after the
+other. A single object may have more."""
 
 
 def stored_kind(services: ApiServerServices, call: ApiCall) -> Kind:
@@ -98,11 +103,45 @@ async def two_copies(
     return first, await services.threads.for_size(tenant, size, lambda: copy.deepcopy(first))
 
 
-async def entries_at(kind: Kind, entries: Sequence[CacheEntry]) -> list[CacheEntry]:
-    """The entries converted to the version of a kind with a conversion webhook, which is called once for
-    all."""
+async def entries_at(
+    services: ApiServerServices, call: ApiCall, entries: Sequence[CacheEntry]
+) -> list[CacheEntry]:
+    """The entries converted to the version of the call's kind, which has a conversion webhook. It is called once for
+    all, unless they are large."""
+    kind, tenant = call.kind, call.identity.tenant
     assert kind.convert is not None
-    converted = await kind.convert([complete(kind, entry).decode() for entry in entries], kind.api_version)
+    result: list[CacheEntry] = []
+    with services.hub.buffers.reserving(tenant) as reserve:
+        for batch in _batches(entries):
+            size = sum(entry.size for entry in batch)
+            objects = await services.threads.for_size(tenant, size, partial(_decoded, kind, batch))
+            converted = await kind.convert(objects, kind.api_version)
+            added = await services.threads.for_size(tenant, size, partial(_encoded, kind, batch, converted))
+            reserve(sum(entry.size for entry in added))
+            result += added
+    return result
+
+
+def _batches(entries: Sequence[CacheEntry]) -> Iterator[Sequence[CacheEntry]]:
+    batch: list[CacheEntry] = []
+    size = values = 0
+    for entry in entries:
+        # About as many, because some of these may be inside strings.
+        count = entry.body.count(b",") + entry.body.count(b"{") + entry.body.count(b"[")
+        if batch and (size + entry.size > BATCH_BYTES or values + count > BATCH_VALUES):
+            yield batch
+            batch, size, values = [], 0, 0
+        batch.append(entry)
+        size, values = size + entry.size, values + count
+    if batch:
+        yield batch
+
+
+def _decoded(kind: Kind, entries: Sequence[CacheEntry]) -> list[Object]:
+    return [complete(kind, entry).decode() for entry in entries]
+
+
+def _encoded(kind: Kind, entries: Sequence[CacheEntry], converted: Sequence[Object]) -> list[CacheEntry]:
     result = [
         CacheEntry(entry.key, entry.revision, encode(obj))
         for entry, obj in zip(entries, converted, strict=True)

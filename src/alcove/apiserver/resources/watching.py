@@ -99,7 +99,7 @@ def _watch(
         is_late = needs_conversion(call.kind, options.fields)
         create_watcher = partial(
             ConvertingWatcher,
-            convert=partial(versions.entries_at, call.kind),
+            convert=partial(versions.entries_at, services, call),
             matches_converted=matches if is_late else None,
         )
         matches = None if is_late else matches

@@ -11,6 +11,7 @@ from alcove.api.encode import encode
 from alcove.api.errors import (
     BadRequest,
     Conflict,
+    Forbidden,
     Invalid,
     ServiceUnavailable,
     Timeout,
@@ -18,7 +19,7 @@ from alcove.api.errors import (
     TooManyRequests,
 )
 from alcove.api.fields import FieldError
-from alcove.api.ids import Key, Revision
+from alcove.api.ids import SYSTEM, Key, Revision
 from alcove.api.kind import CLIENT_METADATA, Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
 from alcove.api.objects import Object
@@ -31,11 +32,13 @@ from alcove.apiserver.builtin import is_built_in
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.computing import LARGE_BYTES
+from alcove.apiserver.planes.closed_tenants import moving
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
 from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 from alcove.store.base import OPS_MAX, RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
+from alcove.store.closures import TenantClosed
 
 T = TypeVar("T")
 
@@ -45,6 +48,8 @@ ATTEMPTS_MAX = 30
 STORED_BYTES_MAX = 3 << 20
 STORED_VALUES_MAX = 2 * VALUES_MAX
 """Size of a stored object, managedFields included."""
+RING0_PART = 4
+"""The part of a tenant's bytes that ring0 may create beyond them: controllers must be able to end what they have begun."""
 STATUS_BYTES_RESERVED = 256 << 10
 """How much larger a write of its status may make it: nobody can fill an object so that its controller or node can no longer
 tell its state."""
@@ -98,7 +103,28 @@ async def encoded(
         check_values(body, STORED_VALUES_MAX, "the object and its managedFields have too many values")
         return body
 
-    return await computed(services, call, compute, entry)
+    body = await computed(services, call, compute, entry)
+    _check_room(services, call, obj, body, entry)
+    return body
+
+
+def _check_room(
+    services: ApiServerServices, call: ApiCall, obj: Object, body: bytes, entry: CacheEntry | None
+) -> None:
+    """Raises Forbidden if the tenant's objects would take too much together.
+
+    What ring0 writes into objects, as their status, is never refused, and what it creates for a tenant, as its pods, has some
+    room beyond the tenant's.
+    """
+    tenant, is_ring0, most = call.tenant, call.identity.is_system, services.stored_bytes_max
+    growth = len(body) - (entry.length if entry is not None else 0)
+    if tenant == SYSTEM or growth <= 0 or (is_ring0 and entry is not None):
+        return
+    if is_ring0:
+        most += most // RING0_PART
+    if services.cache.stored_bytes(tenant) + growth > most:
+        message = f"exceeded quota: the tenant's objects would take more than {most >> 20} MiB; delete some"
+        raise Forbidden.of(call.kind.group_resource, objects.name(obj), message)
 
 
 def field_manager(call: ApiCall) -> str:
@@ -302,6 +328,8 @@ async def commit(
     except WriteOutcomeUnknown as error:
         message = "write outcome unknown: read the object before retrying"
         raise Timeout(f"{message}: {error}") from error
+    except TenantClosed as error:
+        raise moving(error.tenant) from error
     except StoreUnavailable as error:
         raise ServiceUnavailable(f"the store is unavailable for writes: {error}") from error
     cache = services.cache
@@ -350,8 +378,8 @@ def provisional(key: Key, obj: Object, entry: CacheEntry | None) -> CacheEntry:
     return CacheEntry(key, entry.revision if entry else Revision(0), encode(obj))
 
 
-async def answer(call: ApiCall, code: int, entry: CacheEntry) -> HttpResponse:
+async def answer(services: ApiServerServices, call: ApiCall, code: int, entry: CacheEntry) -> HttpResponse:
     view = call.view
     if view.kind.convert is not None:
-        [entry] = await versions.entries_at(view.kind, [entry])
+        [entry] = await versions.entries_at(services, call, [entry])
     return HttpResponse(code, render(view, entry), view.content_type)

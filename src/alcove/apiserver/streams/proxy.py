@@ -246,7 +246,8 @@ def _response(call: ApiCall, backend: HttpClientConnection, done: Callable[[], N
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
         raise unreached("the backend switched protocols without an upgrade request")
     relocate = partial(proxyheaders.relocated, path=_path(call), host=call.request.headers.get("host", ""))
-    headers = proxyheaders.answer_headers(backend.fields, is_upgrade, relocate)
+    is_foreign = call.identity.tenant != call.tenant
+    headers = proxyheaders.answer_headers(backend.fields, is_upgrade, relocate, is_foreign=is_foreign)
     if is_upgrade:
         return HttpResponse(101, StreamRelay(backend, done), b"", headers)
     kind = backend.headers.get("content-type", "").encode("latin-1") or _OCTETS

@@ -23,6 +23,10 @@ _RESPONSE_DROPPED = frozenset(("content-length", "content-type", request_ids.HEA
 _RESPONSE_DROPPED_PREFIX = "access-control-allow-"
 """CORS headers: a pod must not decide which web pages may call this server."""
 
+_SANDBOX = (b"Content-Security-Policy", b"sandbox allow-forms allow-scripts")
+"""A browser that signs in with a client certificate of ring0 would run a page's scripts with the rights of its user; this
+gives the page an origin of its own."""
+
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
 Header = tuple[bytes, bytes]
@@ -75,10 +79,15 @@ def _unchanged(location: str) -> str:
 
 
 def answer_headers(
-    fields: Iterable[Header], is_upgrade: bool, relocate: Callable[[str], str] = _unchanged
+    fields: Iterable[Header],
+    is_upgrade: bool,
+    relocate: Callable[[str], str] = _unchanged,
+    *,
+    is_foreign: bool = False,
 ) -> list[Header]:
     """The headers that are sent to the client, in the backend's order, with duplicates. `relocate` returns the
-    Location that the client is sent."""
+    Location that the client is sent. `is_foreign`: the backend is another tenant's than the client, so a browser must not
+    take its pages for those of this server."""
     fields = list(fields)
     named = frozenset(
         each
@@ -87,7 +96,10 @@ def answer_headers(
         for each in _listed(value.decode("latin-1"))
     )
     dropped = (_HOP_BY_HOP | named | _RESPONSE_DROPPED) - ({"upgrade"} if is_upgrade else set())
+    if is_foreign:
+        dropped |= {"set-cookie"}
     sent: list[Header] = [(b"Connection", b"Upgrade")] if is_upgrade else []
+    sent += [_SANDBOX] if is_foreign else []
     for name, value in fields:
         lower = name.decode("latin-1").lower()
         if lower in dropped or lower.startswith(_RESPONSE_DROPPED_PREFIX):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from alcove.http.client import HttpClientConnection
 from alcove.http.closing import FLUSH_SECONDS_MAX, is_established
 from alcove.http.messages import ResponseWriter
@@ -112,6 +114,14 @@ class StreamRelay:
         done()
 
 
+class BodyBounds(Struct, frozen=True):
+    """What a reader of the whole body can bear."""
+
+    bytes_max: int
+    values_max: int | None
+    """Of a JSON document, about: what is inside strings may count too. None for any number."""
+
+
 class BodyRelay:
     """A `ResponseStream`, and the `BodyReceiver` of a response's body."""
 
@@ -120,14 +130,16 @@ class BodyRelay:
         agent: HttpClientConnection,
         done: Callable[[], None],
         release: Callable[[HttpClientConnection], None] = HttpClientConnection.close,
-        bytes_max: int | None = None,
+        bounds: BodyBounds | None = None,
     ) -> None:
         """`done` and `release` are called once, at the end; `release` gets the connection, which it closes or keeps.
-        A body of more than `bytes_max` bytes is cut off."""
+        A body that exceeds `bounds` is cut off."""
         self._agent = agent
         self._done = done
         self._release = release
-        self._bytes_left = bytes_max
+        self._bounds = bounds
+        self._bytes = self._values = 0
+        self._is_cut = False
         self._writer: ResponseWriter | None = None
 
     # The client's side (http.messages.ResponseStream)
@@ -146,23 +158,30 @@ class BodyRelay:
     # The agent's side (http.client.BodyReceiver)
 
     def take(self, data: bytes) -> None:
-        if self._writer is None or not data:
+        if self._writer is None or not data or self._is_cut:
             return
-        if self._bytes_left is not None:
-            self._bytes_left -= len(data)
-            if self._bytes_left < 0:
-                self._agent.abort()
-                return
+        if self._bounds is not None and self._exceeds(self._bounds, data):
+            self._is_cut = True
+            self._agent.abort()
+            return
         self._writer.write(data)
         if self._writer.paused:
             self._agent.pause()
+
+    def _exceeds(self, bounds: BodyBounds, data: bytes) -> bool:
+        self._bytes += len(data)
+        if bounds.values_max is not None:
+            self._values += data.count(b",") + data.count(b"{") + data.count(b"[")
+            if self._values > bounds.values_max:
+                return True
+        return self._bytes > bounds.bytes_max
 
     def ended(self, is_complete: bool) -> None:
         writer, self._writer = self._writer, None
         self._end()
         if writer is not None:
             # A truncated response must not look complete.
-            (writer.finish if is_complete else writer.abort)()
+            (writer.finish if is_complete and not self._is_cut else writer.abort)()
 
     def hold(self) -> None:
         """Nothing more is written to the agent."""

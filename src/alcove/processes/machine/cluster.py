@@ -56,6 +56,8 @@ class LocalCluster(Struct, frozen=True, kw_only=True):
     """Tenants' pods are hollow, ring0's run: gVisor fails its trial on this machine."""
     listen: tuple[str, ...] = ()
     """Additional local addresses of the API server."""
+    insecure_registries: tuple[str, ...] = ()
+    """HOST[:PORT] of registries without TLS, from which nodes pull images."""
     log_level: Level = Level.INFO
     log_format: Form = Form.TEXT
 

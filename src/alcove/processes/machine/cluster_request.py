@@ -30,6 +30,7 @@ class RequestedCluster(Struct, frozen=True, kw_only=True):
     port: int | None = None
     hollow: bool = False
     listen: tuple[str, ...] = ()
+    insecure_registries: tuple[str, ...] = ()
     log_level: Level | None = None
     log_format: Form | None = None
 
@@ -64,6 +65,7 @@ def decide(data: Path, request: RequestedCluster, is_up: bool) -> ClusterDecisio
         hollow=is_hollow,
         hollow_tenants=bool(without_tenants) and not is_hollow and _may_be_hollow(before, is_up),
         listen=request.listen or (before.listen if before else ()),
+        insecure_registries=request.insecure_registries or (before.insecure_registries if before else ()),
         log_level=request.log_level or (before.log_level if before else Level.INFO),
         log_format=request.log_format or (before.log_format if before else Form.TEXT),
     )

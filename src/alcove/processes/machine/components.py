@@ -56,5 +56,9 @@ def _agent(cluster: LocalCluster, node: LocalNode) -> Component:
     if cluster.hollow:
         return Component(node.name, (*arguments, "--hollow"), node.kubeconfig)
     arguments += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))
+    # Each node is a network namespace of its own: there is nothing that the routes could be in the way of.
+    arguments += ("--route-ring0",)
+    for registry in cluster.insecure_registries:
+        arguments += ("--insecure-registry", registry)
     arguments += ("--hollow-tenants",) if cluster.hollow_tenants else ()
     return Component(node.name, arguments, node.kubeconfig, path_of(node.namespace))

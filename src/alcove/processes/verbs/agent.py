@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from alcove.processes.verbs.options import (
     ProbePort,
     paths_of,
 )
+
+if TYPE_CHECKING:
+    from alcove.agent.network.otlp_sender import OtlpCollector
 
 
 def agent(
@@ -85,6 +88,14 @@ def agent(
             "those in /etc/resolv.conf."
         ),
     ] = None,
+    route_ring0: Annotated[
+        bool,
+        typer.Option(
+            "--route-ring0",
+            help="Give this machine routes to the addresses of ring0's default network, so that its processes, and "
+            "pods with its network, reach ring0's pods and services.",
+        ),
+    ] = False,
     pod_storage_max: Annotated[
         str,
         typer.Option(
@@ -102,6 +113,25 @@ def agent(
     export_flows: Annotated[
         Path | None,
         typer.Option(help="File to which the flows of all tenants on the node are written, as JSON lines."),
+    ] = None,
+    flows_otlp: Annotated[
+        str,
+        typer.Option(
+            help="URL of an OpenTelemetry collector to which the flows of all tenants on the node are sent (OTLP "
+            "over HTTP), such as https://collector:4318."
+        ),
+    ] = "",
+    otlp_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Authorities (PEM) that may sign the collector's certificate; default: the machine's."
+        ),
+    ] = None,
+    otlp_headers: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with further headers for the collector, such as Authorization: …; one on a line."
+        ),
     ] = None,
     usage_interval: Annotated[
         int,
@@ -154,8 +184,10 @@ def agent(
         insecure_registries=tuple(insecure_registry or ()),
         registry_networks=registry_networks,
         dns_upstreams=tuple(dns_upstream or ()),
+        routes_ring0=route_ring0,
         storage_bounds=StorageBounds(_bytes(pod_storage_max), pod_files_max),
         flows_file=export_flows,
+        flows_collector=_collector(flows_otlp, otlp_ca, otlp_headers) if flows_otlp else None,
         usage_interval_seconds=usage_interval,
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
@@ -172,3 +204,14 @@ def _bytes(text: str) -> int:
         return quantity.parse(text).value
     except ValueError as error:
         raise typer.BadParameter(f"--pod-storage-max: {error}") from error
+
+
+def _collector(url: str, ca: Path | None, headers: Path | None) -> OtlpCollector:
+    try:
+        from alcove.agent.network.otlp_sender import OtlpCollector
+    except ModuleNotFoundError as error:
+        raise typer.BadParameter("--flows-otlp needs opentelemetry-proto: install alcove[otlp]") from error
+    try:
+        return OtlpCollector.parse(url, ca, headers)
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(f"--flows-otlp: {error}") from error

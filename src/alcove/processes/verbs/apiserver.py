@@ -53,8 +53,21 @@ def apiserver(
             help="Directory with ca.crt, ca.key, sa.key, ring0-ca.crt and node-ca.crt of a dedicated API server; only read."
         ),
     ] = None,
+    closed: Annotated[
+        bool,
+        typer.Option(
+            "--closed",
+            help="With --tenant, at the first start: serve nothing before ring0 has moved the tenant's objects here.",
+        ),
+    ] = False,
     token_file: Annotated[
         Path | None, typer.Option(help="YAML file with static tokens: a list of token, user, tenant, groups.")
+    ] = None,
+    authentication_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="AuthenticationConfiguration file with the OIDC issuers of ring0's users; read again when it changes."
+        ),
     ] = None,
     etcd: Annotated[
         list[str] | None,
@@ -94,6 +107,9 @@ def apiserver(
             min=4, help="Memory for a tenant's bodies, large responses, slow watches and history, in MiB."
         ),
     ] = 128,
+    tenant_stored_mib_max: Annotated[
+        int, typer.Option(min=1, help="Memory, and disk of the store, for all objects of a tenant, in MiB.")
+    ] = 2_048,
     stalls: Annotated[
         Path | None,
         typer.Option(
@@ -121,6 +137,12 @@ def apiserver(
         )
     if bool(tenant) != (keys is not None):
         raise typer.BadParameter("--tenant and --keys belong together")
+    if closed and not tenant:
+        raise typer.BadParameter("--closed is for a dedicated API server: use it with --tenant")
+    if authentication_config is not None:
+        if tenant:
+            raise typer.BadParameter("--authentication-config is for ring0's API server, not with --tenant")
+        _check_authentication(authentication_config)
     try:
         allowed = networks(webhook_network or ())
     except ValueError as error:
@@ -135,7 +157,9 @@ def apiserver(
         etcd_pki=etcd_pki,
         encryption=encryption_provider_config,
         keys=keys,
+        is_closed=closed,
         tokens=token_file,
+        authentication=authentication_config,
         admission=AdmissionSettings(
             home=TenantId(tenant) if tenant else SYSTEM,
             pod_security_ceiling=ceiling,
@@ -144,6 +168,7 @@ def apiserver(
         webhook_networks=allowed,
         connections_per_tenant_max=tenant_connections_max,
         watches_per_tenant_max=tenant_watches_max,
+        stored_bytes_per_tenant_max=tenant_stored_mib_max << 20,
         buffers=BufferLimits(tenant_bytes_max=tenant_buffer_mib_max << 20),
     )
     configure("apiserver", log_level, log_format)
@@ -163,6 +188,16 @@ def apiserver(
             raise
         log.critical("lost the store; exiting", extra={"error": str(lost.exceptions[0])})
         raise typer.Exit(1) from errors
+
+
+def _check_authentication(path: Path) -> None:
+    """Ends the command, before any worker is started, if the file is not valid."""
+    from alcove.apiserver.auth.oidc import config_file
+
+    try:
+        config_file.load(path)
+    except config_file.AuthenticationConfigError as error:
+        raise fail(str(error)) from error
 
 
 def _run_apiserver(config: ApiServerConfig, stalls: Path | None) -> None:

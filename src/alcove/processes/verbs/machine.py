@@ -58,6 +58,12 @@ def up(
             help="Additional local address for the API server, for nodes on other machines; repeatable."
         ),
     ] = None,
+    insecure_registry: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="HOST[:PORT] of a registry without TLS, as nodes reach it, at any address; repeatable."
+        ),
+    ] = None,
     hollow: Annotated[
         bool, typer.Option("--hollow", help="Run pods without processes (hollow nodes); needs no root.")
     ] = False,
@@ -82,6 +88,7 @@ def up(
             port=port,
             hollow=hollow,
             listen=tuple(listen or ()),
+            insecure_registries=tuple(insecure_registry or ()),
             log_level=log_level,
             log_format=log_format,
         )

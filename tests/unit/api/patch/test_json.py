@@ -147,6 +147,12 @@ def test_copies_that_double_the_document_are_stopped() -> None:
         json_patch.apply({"a": ["x" * 1000]}, doubling)
 
 
+def test_copies_of_very_many_values_are_stopped() -> None:
+    doubling = [{"op": "copy", "from": "/a", "path": "/a/-"}] * 3
+    with pytest.raises(Invalid, match="copy operations would copy more than 50000 values"):
+        json_patch.apply({"a": [[]] * 20_000}, doubling)
+
+
 def test_deep_nesting_is_refused_not_a_crash() -> None:
     deep: Any = {}
     for _ in range(5000):

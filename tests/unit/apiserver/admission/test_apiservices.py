@@ -9,7 +9,11 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import API_SERVICES, CRDS
-from alcove.apiserver.admission.apiservices import SERVICES_PER_TENANT_MAX, ApiServiceClaims
+from alcove.apiserver.admission.apiservices import (
+    DEFINITIONS_PER_TENANT_MAX,
+    SERVICES_PER_TENANT_MAX,
+    ApiServiceClaims,
+)
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.crds.sharing import FORCED, LABEL
 from alcove.apiserver.identity import Identity
@@ -127,3 +131,14 @@ async def test_their_number_is_bounded_for_tenants() -> None:
     existing = api_service("g1.io")
     await admitted(reader, existing, operation=Operation.UPDATE, old=existing)
     await admitted(reader, api_service("more.io"), tenant=SYSTEM)
+
+
+async def test_a_tenant_has_a_number_of_definitions_and_ring0_has_not() -> None:
+    reader = MemoryReader()
+    for number in range(DEFINITIONS_PER_TENANT_MAX):
+        for tenant in (ACME, SYSTEM):
+            reader.put(tenant, CRDS, crd(f"g{number}.io", tenant))
+    with pytest.raises(Forbidden, match="the tenant has 1000 CustomResourceDefinitions; remove one first"):
+        await admitted(reader, crd("another.io"), CRDS)
+    await admitted(reader, crd("g1.io"), CRDS, operation=Operation.UPDATE, old=crd("g1.io"))
+    await admitted(reader, crd("another.io", SYSTEM), CRDS, SYSTEM)

@@ -13,6 +13,7 @@ from alcove.apiserver.aggregation import documents
 from alcove.apiserver.aggregation.documents import ExtensionDocuments
 from alcove.apiserver.aggregation.proxying import ExtensionProxy
 from alcove.apiserver.aggregation.registrations import ExtensionServer, Registration
+from alcove.apiserver.buffers import BufferLimits, TenantBuffers
 from alcove.http.client import ReceivedResponse
 
 ACME, BETA = TenantId("acme"), TenantId("beta")
@@ -32,12 +33,13 @@ class Servers:
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def fetch(self, _tenant: TenantId, _registration: Any, path: str, *_rest: Any) -> ReceivedResponse:
+    async def fetch(self, _tenant: TenantId, _registration: Any, path: str, *rest: Any) -> ReceivedResponse:
         self.asked.append(path)
         await self.go_on.wait()
         answer = self.answer(path)
         if isinstance(answer, Exception):
             raise answer
+        rest[-1](len(answer))
         return ReceivedResponse(200, {}, answer)
 
 
@@ -45,7 +47,9 @@ class Rig:
     def __init__(self) -> None:
         self.servers = Servers()
         self.now = 0.0
-        self.documents = ExtensionDocuments(cast(ExtensionProxy, self.servers), lambda: self.now)
+        self.buffers = TenantBuffers(BufferLimits(tenant_bytes_max=1_000_000_000))
+        proxy = cast(ExtensionProxy, self.servers)
+        self.documents = ExtensionDocuments(proxy, self.buffers, lambda: self.now)
 
     async def get(
         self, *registered: Registration, tenant: TenantId = ACME, path: str = ""
@@ -67,6 +71,13 @@ async def test_a_document_is_fetched_once_and_again_when_it_is_old(rig: Rig) -> 
     assert await rig.get() == [b"/apis/x.io/v1"], "nobody waits for a newer one"
     await asyncio.gather(*rig.documents._fetching.values())
     assert await rig.get() == [b"new"]
+
+
+async def test_a_document_that_does_not_fit_in_its_tenants_memory_is_missing(rig: Rig) -> None:
+    rig.buffers.reserve(ACME, 1_000_000_000)
+    assert await rig.get() == [None]
+    assert await rig.get(tenant=BETA) == [b"/apis/x.io/v1"]
+    assert (rig.buffers.of(ACME), rig.buffers.of(BETA)) == (1_000_000_000, 0)
 
 
 async def test_only_the_first_request_waits_for_a_server_that_hangs(rig: Rig) -> None:

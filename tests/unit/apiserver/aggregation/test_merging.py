@@ -107,6 +107,7 @@ def test_subresources_belong_to_their_resource() -> None:
         b'{"resources": [{"name": "a", "kind": "A", "verbs": "get"}]}',
         b"[" * 100_000,
         listed(*({"name": f"r{number}", "kind": "R"} for number in range(RESOURCES_MAX + 1))),
+        listed({"name": "a", "kind": "A", "more": [[]] * 50_000}),
     ],
 )
 def test_a_document_that_is_none_makes_the_group_version_stale(body: bytes | None) -> None:

@@ -40,7 +40,9 @@ class Rig:
     def server(self) -> ExtensionTrust:
         """Another API server's."""
         front_proxy = FrontProxy(self._authority, self.cache, lambda: self.now)
-        return ExtensionTrust(self.cache, front_proxy, lambda: self.now, self._authority.for_nodes(self.now))
+        return ExtensionTrust(
+            self.cache, front_proxy, lambda: self.now, self._authority.for_nodes(self.now), "keys"
+        )
 
     async def write(self, *ops: WriteOp) -> None:
         await self.cache.reached(await self.store.write(ops))

@@ -17,7 +17,7 @@ def test_a_published_event_keeps_only_its_bytes(kind: CacheEventType) -> None:
     before, now = entry(1), entry(2)
     event = CacheEvent(kind, now, before)
     seen = [before.object, now.object]
-    event.encoded["memo"] = b"line"
+    event.encoded = {"memo": b"line"}
     event.settle()
     assert not event.encoded
     assert before._object is None

@@ -59,3 +59,16 @@ def test_dropped_history_is_no_longer_counted() -> None:
         change(collection, "t", revision, 1_000)
     collection.forget(Revision(2_000))
     assert buffers.total == 0
+
+
+def test_the_oldest_events_of_all_resources_go_first() -> None:
+    histories = Histories(TenantBuffers(), per_tenant_max=100 * MIB)
+    collections = [CacheCollection(Revision(0), histories) for _ in range(3)]
+    for revision in range(1, 31):
+        change(collections[revision % 3], "t", revision, 10)
+    tenant = histories.of(TenantId("t"))
+    tenant.shrink(tenant.bytes // 2)
+    left = [event.revision for each in collections for event in each.tenants[TenantId("t")].history]
+    assert sorted(left) == list(range(31 - len(left), 31)) and 10 < len(left) < 20
+    tenant.shrink(0)
+    assert not any(each.tenants[TenantId("t")].history for each in collections) and histories.bytes == 0

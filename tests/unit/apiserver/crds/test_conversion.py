@@ -1,7 +1,8 @@
 """Conversion by webhook: the request, accepted responses, and the errors for others."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -11,7 +12,13 @@ from alcove.api import registry
 from alcove.api.errors import InternalError, TooManyRequests
 from alcove.api.objects import Object
 from alcove.api.schema.structural import compile_schema
-from alcove.apiserver.crds.conversion import TIMEOUT_SECONDS, Converter, WebhookError, relabel
+from alcove.apiserver.crds.conversion import (
+    TIMEOUT_SECONDS,
+    ConversionParts,
+    Converter,
+    WebhookError,
+    relabel,
+)
 from alcove.apiserver.outbound.errors import TooManyCalls
 
 CRD: Object = {
@@ -52,13 +59,22 @@ class Webhook:
         self._answer = answer
         self.reviews: list[Object] = []
 
-    async def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> bytes:
+    @asynccontextmanager
+    async def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> AsyncIterator[bytes]:
         assert client == {"url": "https://x/convert"}
         assert timeout_seconds == TIMEOUT_SECONDS
         review = orjson.loads(body)
         self.reviews.append(review)
         answer = self._answer(review["request"])
-        return answer if isinstance(answer, bytes) else orjson.dumps(answer)
+        yield answer if isinstance(answer, bytes) else orjson.dumps(answer)
+
+
+async def compute(_size: int, function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def converter(webhook: Webhook) -> Converter:
+    return Converter(CRD, NODES, ConversionParts(webhook, compute))
 
 
 def review(request: Object, objects: Any, **response: Any) -> Object:
@@ -87,7 +103,7 @@ def convert(request: Object) -> Object:
 async def test_all_objects_are_converted_at_once() -> None:
     webhook = Webhook(convert)
     there = {**OBJECT, "apiVersion": "example.com/v2", "spec": {"width": 9}}
-    found = await Converter(CRD, NODES, webhook).convert([OBJECT, there, OBJECT], "example.com/v2")
+    found = await converter(webhook).convert([OBJECT, there, OBJECT], "example.com/v2")
     assert [obj["apiVersion"] for obj in found] == ["example.com/v2"] * 3
     assert [obj["spec"]["width"] for obj in found] == [1, 9, 1]
     (reviews,) = webhook.reviews
@@ -96,13 +112,13 @@ async def test_all_objects_are_converted_at_once() -> None:
 
 
 async def test_only_labels_and_annotations_of_metadata_may_change() -> None:
-    (found,) = await Converter(CRD, NODES, Webhook(convert)).convert([OBJECT], "example.com/v2")
+    (found,) = await converter(Webhook(convert)).convert([OBJECT], "example.com/v2")
     assert found["metadata"] == {**OBJECT["metadata"], "labels": {"converted": "yes"}}
 
 
 async def test_nothing_is_asked_where_nothing_has_to_change() -> None:
     webhook = Webhook(convert)
-    assert await Converter(CRD, NODES, webhook).convert([OBJECT], "example.com/v1") == [OBJECT]
+    assert await converter(webhook).convert([OBJECT], "example.com/v1") == [OBJECT]
     assert webhook.reviews == []
 
 
@@ -111,7 +127,7 @@ async def test_a_tenant_with_too_many_calls_is_told_to_try_again() -> None:
         raise TooManyCalls
 
     with pytest.raises(TooManyRequests, match="too many concurrent webhook calls of this tenant; try again"):
-        await Converter(CRD, NODES, Webhook(refuse)).convert([OBJECT], "example.com/v2")
+        await converter(Webhook(refuse)).convert([OBJECT], "example.com/v2")
 
 
 def changed(**fields: Any) -> Callable[[Object], Object]:
@@ -138,6 +154,10 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
         (
             lambda request: review(request, [], result={"status": "Failure"}),
             f"{PREFIX} failed: response.result.status was 'Failure', not 'Success'",
+        ),
+        (
+            lambda request: {**review(request, []), "more": [[]] * 100_000},
+            f"{PREFIX} failed: the response has more than 100000 values",
         ),
         (lambda request: review(request, []), f"{PREFIX} returned 0 objects, expected 1"),
         (
@@ -176,7 +196,7 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
 )
 async def test_invalid_responses_are_rejected(answer: Callable[[Object], Any], message: str) -> None:
     with pytest.raises(InternalError) as caught:
-        await Converter(CRD, NODES, Webhook(answer)).convert([OBJECT], "example.com/v2")
+        await converter(Webhook(answer)).convert([OBJECT], "example.com/v2")
     assert caught.value.message.startswith(message)
 
 
@@ -185,7 +205,7 @@ async def test_an_unreachable_webhook() -> None:
         raise WebhookError('Post "https://x/convert": connection refused')
 
     with pytest.raises(InternalError) as caught:
-        await Converter(CRD, NODES, Webhook(refuse)).convert([OBJECT], "example.com/v2")
+        await converter(Webhook(refuse)).convert([OBJECT], "example.com/v2")
     assert caught.value.message == f'{PREFIX} failed: Post "https://x/convert": connection refused'
 
 
@@ -201,5 +221,5 @@ async def test_what_a_webhook_adds_is_pruned() -> None:
         answer["response"]["convertedObjects"][0]["spec"]["more"] = 1
         return answer
 
-    (found,) = await Converter(CRD, NODES, Webhook(more)).convert([OBJECT], "example.com/v2")
+    (found,) = await converter(Webhook(more)).convert([OBJECT], "example.com/v2")
     assert found["spec"] == {"width": 1}

@@ -1,6 +1,7 @@
 """What many tenants are served is looked at once."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from alcove.api import registry
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import CRDS
-from alcove.apiserver.crds.conversion import WebhookCall
+from alcove.apiserver.crds.conversion import ConversionParts
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.crds.sharing import FORCED, LABEL
 from alcove.testing.memory_reader import MemoryReader
@@ -73,16 +74,16 @@ def test_a_shared_crd_that_a_webhook_converts_is_compiled_for_each_tenant() -> N
     """The webhook is called on behalf of the tenant."""
     called: list[TenantId] = []
 
-    def webhook_of(tenant: TenantId) -> WebhookCall:
+    def conversion(tenant: TenantId) -> ConversionParts:
         called.append(tenant)
 
-        async def call(client: Object, body: bytes, *, timeout_seconds: float) -> bytes:
+        def never(*_arguments: Any, **_options: Any) -> Any:
             raise AssertionError
 
-        return call
+        return ConversionParts(never, never)
 
     reader = MemoryReader()
-    kinds = CustomKinds(REGISTRY, reader, lambda: 0.0, webhook_of)
+    kinds = CustomKinds(REGISTRY, reader, lambda: 0.0, conversion)
     webhook = {"clientConfig": {"url": "https://h"}, "conversionReviewVersions": ["v1"]}
     share(reader, kinds, "widgets", conversion={"strategy": "Webhook", "webhook": webhook})
     kept = [kinds.find(tenant, "example.com", "v1", "widgets") for tenant in (A, B, A)]

@@ -10,7 +10,9 @@ import orjson
 import pytest
 
 from alcove.api import destinations
+from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.apiserver.buffers import BufferLimits, TenantBuffers
 from alcove.apiserver.outbound import webhooks
 from alcove.apiserver.outbound.dialer import OUT_OF_BOUNDS
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
@@ -35,7 +37,8 @@ def caller(*networks: destinations.Network) -> Webhooks:
 
 
 async def post(webhooks: Webhooks, client: Any, tenant: TenantId = ACME, seconds: float = 5) -> bytes:
-    return await webhooks.call(tenant, client, BODY, timeout_seconds=seconds)
+    async with webhooks.call(tenant, client, BODY, timeout_seconds=seconds) as response:
+        return response
 
 
 async def test_one_connection_serves_many_calls_of_one_tenant(echo: WebhookServer) -> None:
@@ -134,6 +137,23 @@ async def test_concurrent_calls_of_a_tenant_are_limited() -> None:
             hold.set()
         assert await other == BODY
         assert await asyncio.gather(*under_way) == [BODY] * CALLS_PER_TENANT_MAX
+        assert not calls._calls
+        calls.close()
+
+
+async def test_what_webhooks_answer_counts_for_their_tenant() -> None:
+    answer = orjson.dumps("x" * 100_000)
+    buffers = TenantBuffers(BufferLimits(tenant_bytes_max=150_000))
+    with WebhookServer(lambda _path, _review: answer) as server:
+        calls = Webhooks(webhook_dialer(LOOPBACK), buffers=buffers)
+        async with calls.call(ACME, server.client(), BODY, timeout_seconds=30) as response:
+            assert response == answer
+            assert buffers.of(ACME) == len(BODY) + len(answer)
+            with pytest.raises(TooManyRequests, match='too many bytes for tenant "acme"'):
+                await post(calls, server.client(), seconds=30)
+            assert await post(calls, server.client(), OTHER, seconds=30) == answer
+            assert buffers.of(ACME) == len(BODY) + len(answer)
+        assert buffers.of(ACME) == buffers.of(OTHER) == 0
         assert not calls._calls
         calls.close()
 

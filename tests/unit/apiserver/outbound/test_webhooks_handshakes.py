@@ -43,9 +43,14 @@ async def calls() -> AsyncIterator[Webhooks]:
     webhooks.close()
 
 
+async def post(calls: Webhooks, tenant: TenantId, client: Object, body: bytes = b"{}") -> bytes:
+    async with calls.call(tenant, client, body, timeout_seconds=60) as response:
+        return response
+
+
 async def fails(calls: Webhooks, client: Object) -> str:
     with pytest.raises(WebhookError) as raised:
-        await calls.call(ACME, client, b"{}", timeout_seconds=60)
+        await post(calls, ACME, client)
     return str(raised.value)
 
 
@@ -76,7 +81,7 @@ async def test_costly_handshakes_of_a_tenant_do_not_delay_another(
 ) -> None:
     costly = [asyncio.create_task(fails(calls, client_of(hostile))) for _ in range(4)]
     with WebhookServer(lambda _path, review: review) as server:
-        assert await calls.call(OTHER, server.client(), b"{}", timeout_seconds=60) == b"{}"
+        assert await post(calls, OTHER, server.client()) == b"{}"
     assert not all(each.done() for each in costly)
     for each in costly:
         assert "EOF" in await each
@@ -102,7 +107,7 @@ async def test_a_large_ca_bundle_is_refused(calls: Webhooks) -> None:
         pem = base64.b64decode(server.authority)
         bundle = pem * (CA_BUNDLE_BYTES_MAX // len(pem))
         client = server.client() | {"caBundle": base64.b64encode(bundle).decode()}
-        assert await calls.call(ACME, client, b"{}", timeout_seconds=60) == b"{}"
+        assert await post(calls, ACME, client) == b"{}"
         client["caBundle"] = base64.b64encode(bundle + pem).decode()
         assert f"caBundle has more than {CA_BUNDLE_BYTES_MAX} bytes" in await fails(calls, client)
 
@@ -110,4 +115,4 @@ async def test_a_large_ca_bundle_is_refused(calls: Webhooks) -> None:
 async def test_a_large_review_and_its_response_pass(calls: Webhooks) -> None:
     body = b'{"a":"' + b"x" * (2 << 20) + b'"}'
     with WebhookServer(lambda _path, review: review) as server:
-        assert await calls.call(ACME, server.client(), body, timeout_seconds=60) == body
+        assert await post(calls, ACME, server.client(), body) == body

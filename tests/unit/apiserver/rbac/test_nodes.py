@@ -122,6 +122,25 @@ def test_it_reads_what_is_reserved_on_it_for_dedicated_planes(reader: MemoryRead
         assert not authorizer.allows(A, access(verb, tenant, "configmaps", where))
 
 
+def test_it_reads_the_credentials_for_foreign_planes(reader: MemoryReader) -> None:
+    authorizer = Authorizer(reader)
+    for verb, where in (
+        ("get", "alcove-planes/office"),
+        ("list", "alcove-planes/"),
+        ("watch", "alcove-planes/"),
+    ):
+        assert authorizer.allows(A, access(verb, SYSTEM, "secrets", where))
+    for verb, tenant, where in (
+        ("list", SYSTEM, "kube-system/"),
+        ("list", SYSTEM, "/"),
+        ("list", ACME, "alcove-planes/"),
+        ("get", ACME, "alcove-planes/office"),
+        ("update", SYSTEM, "alcove-planes/office"),
+        ("create", SYSTEM, "alcove-planes/office"),
+    ):
+        assert not authorizer.allows(A, access(verb, tenant, "secrets", where))
+
+
 @pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection", "*"])
 @pytest.mark.parametrize(("what", "where"), NAMED_MINE)
 def test_what_its_pods_name_it_does_not_write(reader: MemoryReader, verb: str, what: str, where: str) -> None:

@@ -177,7 +177,9 @@ async def write(services: ApiServerServices, *ops: WriteOp) -> None:
     await services.cache.reached(Revision(max(revisions)))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 @pytest.mark.parametrize(("resource", "make"), [(CRDS, random_crd), (CLUSTER_ROLES, random_role)])
 async def test_lists_and_watches_agree(
     tmp_path: Path, resource: GroupResource, make: Callable[[random.Random], WriteOp], seed: int

@@ -102,3 +102,10 @@ def test_lengths(headers: dict[str, str], length: int | None) -> None:
 def test_the_token_of_a_websocket_is_not_forwarded(offered: str, forwarded: str | None) -> None:
     request = HttpRequest("GET", f"{PREFIX}/x", "", {"sec-websocket-protocol": offered})
     assert request_headers(request, ProxyPath(PREFIX, "/x")).get("sec-websocket-protocol") == forwarded
+
+
+def test_a_tenants_page_is_not_of_this_servers_origin_for_a_browser_of_ring0() -> None:
+    fields = [(b"Content-Security-Policy", b"default-src *"), (b"Set-Cookie", b"__Secure-alcove-console=x")]
+    sandbox = (b"Content-Security-Policy", b"sandbox allow-forms allow-scripts")
+    # All policies of a response apply.
+    assert answer_headers(fields, False, is_foreign=True) == [sandbox, fields[0]]

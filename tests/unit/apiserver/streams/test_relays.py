@@ -9,7 +9,7 @@ import pytest
 from alcove.api.errors import NotFound, ServiceUnavailable
 from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.apiserver.streams.agents import ask, error_of
-from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, BodyRelay, StreamRelay
+from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, BodyBounds, BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.server import HttpServer
@@ -30,7 +30,7 @@ class Ended:
 
 @asynccontextmanager
 async def relayed(
-    agent: Agent, idle_seconds_max: float = IDLE_SECONDS_MAX
+    agent: Agent, idle_seconds_max: float = IDLE_SECONDS_MAX, bounds: BodyBounds | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Ended]]:
     """A client's connection to a server that relays to `agent`."""
     ended = Ended()
@@ -55,7 +55,8 @@ async def relayed(
         if agent_connection.status == 101:
             return HttpResponse(101, StreamRelay(agent_connection, done, idle_seconds_max), b"")
         if agent_connection.status == 200:
-            return HttpResponse(200, BodyRelay(agent_connection, done), b"text/plain")
+            relay = BodyRelay(agent_connection, done, bounds=bounds)
+            return HttpResponse(200, relay, b"text/plain")
         raise await error_of(agent_connection)
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -90,6 +91,26 @@ async def test_bytes_go_both_ways_and_the_end_of_the_agent_is_the_clients() -> N
         assert await reader.readexactly(5) == b"HELLO"
         writer.write(b"bye")
         assert await reader.read() == b"last words"
+        await until(lambda: ended.count == 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_whole"), [(b"[1,2]", True), (b"[" + b"[]," * 99, False), (bytes(101), False)]
+)
+async def test_a_body_that_exceeds_its_bounds_is_cut_off(body: bytes, is_whole: bool) -> None:
+    async def respond(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for at in range(0, len(body), 10):
+            part = body[at : at + 10]
+            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+        writer.write(b"0\r\n\r\n")
+
+    async with relayed(respond, bounds=BodyBounds(bytes_max=100, values_max=20)) as (reader, _, ended):
+        await reader.readuntil(b"\r\n\r\n")
+        if is_whole:
+            assert (await reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
+        else:
+            assert not (await reader.read()).endswith(b"0\r\n\r\n")
         await until(lambda: ended.count == 1)
 
 

@@ -69,6 +69,14 @@ def test_components_of_a_real_and_a_hollow_cluster(tmp_path: Path) -> None:
     assert "--listen" not in hollow["apiserver"].arguments
 
 
+def test_every_real_node_is_told_the_insecure_registries(tmp_path: Path) -> None:
+    registries = ("10.250.0.1:5000", "registry.example")
+    nodes = components(made(tmp_path, nodes=2, insecure_registries=registries))[3:]
+    for node in nodes:
+        options = [index for index, each in enumerate(node.arguments) if each == "--insecure-registry"]
+        assert tuple(node.arguments[index + 1] for index in options) == registries
+
+
 class TestClaims:
     @pytest.fixture(autouse=True)
     def own_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -10,6 +10,8 @@ from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 from alcove.api.patch.apply.versions import ObjectVersions
 
 _NOTHING = object()
+_METADATA: Trie = {"f:metadata": LEAF}
+"""They have a name, which nobody owns: they stay when the last field in them that somebody owned is removed."""
 
 
 def prune(obj: Object, last: ManagedFieldsEntry, owned: Managed, versions: ObjectVersions) -> Object:
@@ -62,7 +64,7 @@ def _restored(
 
 
 def _applied_fields(obj: Object, shape: Struct) -> Trie:
-    return with_parents(shape.applied(obj) or {}, shape)
+    return union(with_parents(shape.applied(obj) or {}, shape), _METADATA)
 
 
 def with_parents(trie: Trie, shape: ValueShape) -> Trie:

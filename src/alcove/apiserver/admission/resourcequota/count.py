@@ -7,7 +7,8 @@ be wrong nevertheless, the next count repairs it: usage is counted every COUNT_S
 rejected.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from alcove.api import meta
 from alcove.api.ids import Key, TenantId
@@ -17,7 +18,10 @@ from alcove.api.quantity import ZERO, Quantity
 from alcove.apiserver.admission.resourcequota import usage
 from alcove.apiserver.admission.resourcequota.account import QuotaAccount
 from alcove.apiserver.admission.resourcequota.pods import Amounts
+from alcove.apiserver.admission.resourcequota.usage import UsageMeasure
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.computing import ComputeThreads
 
 SETTLE_SECONDS = 5.0
 """Longer than any write takes from reading the quotas to the commit."""
@@ -25,42 +29,66 @@ COUNT_SECONDS = 300.0
 REFUSE_SECONDS = 10.0
 """The maximum age of a count if a write is charged (COUNT_SECONDS) or rejected (REFUSE_SECONDS)."""
 KNOWN_MAX = 4096
+MEASURED_AT_ONCE_MAX = 200
+"""Objects that are measured on the event loop, some microseconds each; more are measured in a thread."""
 
 
-def count(cache: Cache, tenant: TenantId, account: QuotaAccount) -> Amounts:
-    """The total usage of all objects that the account counts."""
-    used: Amounts = dict.fromkeys(account.hard, ZERO)
-    measures = dict.fromkeys(each for name in account.hard for each in usage.measured_by(name))
-    for each in measures:
-        if each.usage is None:
-            _add_plain(cache, tenant, account, each, used)
-        else:
-            _add_measured(cache, tenant, account, each, used)
-    return used
+class UsageCounter:
+    """Counts what a tenant's objects use. Many objects are measured in threads, in the tenant's own turns."""
+
+    def __init__(self, cache: Cache, threads: ComputeThreads) -> None:
+        self._cache = cache
+        self._threads = threads
+
+    async def count(self, tenant: TenantId, account: QuotaAccount) -> Amounts:
+        """The total usage of all objects that the account counts, as the cache has them when this returns."""
+        measured: dict[CacheEntry, UsageMeasure] = {}
+        used: Amounts = dict.fromkeys(account.hard, ZERO)
+        while True:
+            entries = self._measured_entries(tenant, account)
+            # Objects may have changed while others were measured.
+            added = [each for each in entries.items() if each[0] not in measured]
+            removed = [each for each in measured.items() if each[0] not in entries]
+            add = partial(_with_usage, account, used, added, removed)
+            if len(added) + len(removed) <= MEASURED_AT_ONCE_MAX:
+                return self._with_plain(tenant, account, add())
+            used, measured = await self._threads.run(tenant, add), entries
+
+    def _measured_entries(self, tenant: TenantId, account: QuotaAccount) -> dict[CacheEntry, UsageMeasure]:
+        return {
+            entry: measure
+            for measure in _measures(account)
+            if measure.usage is not None
+            for entry in self._cache.entries(tenant, measure.resource, account.namespace)
+        }
+
+    def _with_plain(self, tenant: TenantId, account: QuotaAccount, used: Amounts) -> Amounts:
+        """With the objects that are only counted, of which the cache knows the number."""
+        for measure in _measures(account) if not account.scopes else ():
+            if measure.usage is None:
+                amount = Quantity(self._cache.count(tenant, measure.resource, account.namespace) * UNIT)
+                used |= {name: amount for name in usage.plain_names(measure.resource) if name in used}
+        return used
 
 
-def _add_plain(
-    cache: Cache, tenant: TenantId, account: QuotaAccount, measure: usage.UsageMeasure, used: Amounts
-) -> None:
-    if account.scopes:
-        return
-    amount = Quantity(cache.count(tenant, measure.resource, account.namespace) * UNIT)
-    for name in usage.plain_names(measure.resource):
-        if name in used:
-            used[name] = amount
+def _measures(account: QuotaAccount) -> Iterable[UsageMeasure]:
+    return dict.fromkeys(each for name in account.hard for each in usage.measured_by(name))
 
 
-def _add_measured(
-    cache: Cache, tenant: TenantId, account: QuotaAccount, measure: usage.UsageMeasure, used: Amounts
-) -> None:
-    assert measure.usage is not None
-    for entry in cache.entries(tenant, measure.resource, account.namespace):
-        # Decode a temporary copy: otherwise the cache would keep decoded pods in memory.
-        obj = entry.decode()
-        if account.matches(measure.resource, obj):
-            for name, amount in measure.usage(obj).items():
-                if name in used:
-                    used[name] = used[name] + amount
+Measured = Iterable[tuple[CacheEntry, UsageMeasure]]
+
+
+def _with_usage(account: QuotaAccount, used: Amounts, added: Measured, removed: Measured) -> Amounts:
+    total = dict(used)
+    for sign, entries in ((1, added), (-1, removed)):
+        for entry, measure in entries:
+            # Decode a temporary copy: otherwise the cache would keep decoded pods in memory.
+            obj = entry.decode()
+            if measure.usage is not None and account.matches(measure.resource, obj):
+                for name, amount in measure.usage(obj).items():
+                    if name in total:
+                        total[name] = total[name] + amount if sign > 0 else total[name] - amount
+    return total
 
 
 class RecountSchedule:

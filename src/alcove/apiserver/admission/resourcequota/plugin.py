@@ -22,9 +22,10 @@ from alcove.apiserver.admission.lifecycle import TenantLifecycle
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import pods, usage
 from alcove.apiserver.admission.resourcequota.account import QuotaAccount, QuotaChange
-from alcove.apiserver.admission.resourcequota.count import RecountSchedule, count
+from alcove.apiserver.admission.resourcequota.count import RecountSchedule, UsageCounter
 from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.computing import ComputeThreads
 from alcove.store.base import WriteOp
 
 QUOTAS_MAX = 64
@@ -33,8 +34,9 @@ _ACCOUNTS = (RESOURCE_QUOTAS.resource, TENANTS.resource)
 
 
 class ResourceQuota(Plugin):
-    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, clock: Callable[[], float], threads: ComputeThreads) -> None:
         self._cache = cache
+        self._counter = UsageCounter(cache, threads)
         self._lifecycle = TenantLifecycle(cache)
         self._recounts = RecountSchedule(clock)
         self._locks = KeyedLocks()
@@ -44,11 +46,13 @@ class ResourceQuota(Plugin):
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.kind.resource in _ACCOUNTS and attributes.operation is not Operation.DELETE:
-            self._fill_in(attributes)
+            await self._fill_in(attributes)
         if not self._is_limited(attributes.tenant) or not self._accounts(attributes):
             return
         if attributes.dry_run:
-            self._charges(attributes, QuotaChange.of(attributes.resource, attributes.old, attributes.obj))
+            await self._charges(
+                attributes, QuotaChange.of(attributes.resource, attributes.old, attributes.obj)
+            )
         else:
             attributes.joins.append(partial(self._join, attributes))
 
@@ -72,7 +76,7 @@ class ResourceQuota(Plugin):
             if self._tenant_account(attributes) is not None:
                 # The tenant may be terminating since the last check.
                 self._lifecycle.check_create(attributes)
-            charges = self._charges(attributes, change)
+            charges = await self._charges(attributes, change)
             yield [charge for charge in charges if charge.key != op.key]
 
     def _lock_key(self, attributes: Attributes) -> tuple[str, str]:
@@ -107,7 +111,7 @@ class ResourceQuota(Plugin):
 
     # Charging
 
-    def _charges(self, attributes: Attributes, change: QuotaChange) -> list[WriteOp]:
+    async def _charges(self, attributes: Attributes, change: QuotaChange) -> list[WriteOp]:
         """The operations that update the quotas. Raises Forbidden if one is exceeded."""
         self._check_specified(attributes, change)
         ops: list[WriteOp] = []
@@ -115,26 +119,26 @@ class ResourceQuota(Plugin):
             changes = accounts.difference(account, change)
             if not changes:
                 continue
-            used = self._used_before(attributes, account, changes)
+            used = await self._used_before(attributes, account, changes)
             ops.append(account.with_used(accounts.added(used, changes)))
         return ops
 
-    def _used_before(
+    async def _used_before(
         self, attributes: Attributes, account: QuotaAccount, changes: Amounts
     ) -> Mapping[str, Quantity]:
         """The usage without the changes. Raises Forbidden if the changes exceed the quota."""
         is_counted = self._recounts.is_due(account)
-        used = self._counted(attributes, account) if is_counted else account.used
+        used = await self._counted(attributes, account) if is_counted else account.used
         message = accounts.exceeded(account, used, changes) if _is_enforced(attributes) else ""
         if message and not is_counted and self._recounts.is_due(account, to_refuse=True):
-            used = self._counted(attributes, account)
+            used = await self._counted(attributes, account)
             message = accounts.exceeded(account, used, changes)
         if message:
             raise Forbidden.of(attributes.requested_resource, attributes.name, message)
         return used
 
-    def _counted(self, attributes: Attributes, account: QuotaAccount) -> Mapping[str, Quantity]:
-        used = count(self._cache, attributes.tenant, account)
+    async def _counted(self, attributes: Attributes, account: QuotaAccount) -> Mapping[str, Quantity]:
+        used = await self._counter.count(attributes.tenant, account)
         self._recounts.counted(account, used)
         return used
 
@@ -151,13 +155,13 @@ class ResourceQuota(Plugin):
 
     # Writes of quotas
 
-    def _fill_in(self, attributes: Attributes) -> None:
+    async def _fill_in(self, attributes: Attributes) -> None:
         if attributes.resource == RESOURCE_QUOTAS:
-            self._fill_in_quota(attributes)
+            await self._fill_in_quota(attributes)
         elif attributes.resource == TENANTS:
-            self._fill_in_tenant(attributes)
+            await self._fill_in_tenant(attributes)
 
-    def _fill_in_quota(self, attributes: Attributes) -> None:
+    async def _fill_in_quota(self, attributes: Attributes) -> None:
         quota, is_new = attributes.obj, attributes.operation is Operation.CREATE
         assert quota is not None
         if (
@@ -167,7 +171,7 @@ class ResourceQuota(Plugin):
             message = f"a namespace may have at most {QUOTAS_MAX} quotas"
             raise Forbidden.of(RESOURCE_QUOTAS, attributes.name, message)
         account = accounts.of_quota(attributes.tenant, quota)
-        used = count(self._cache, attributes.tenant, account)
+        used = await self._counter.count(attributes.tenant, account)
         if is_new:
             used = accounts.added(
                 used, accounts.difference(account, QuotaChange.of(RESOURCE_QUOTAS, None, quota))
@@ -178,7 +182,7 @@ class ResourceQuota(Plugin):
             hard = objects.get(quota, "status", "hard", default={})
         quota["status"] = {"hard": hard, "used": amounts}
 
-    def _fill_in_tenant(self, attributes: Attributes) -> None:
+    async def _fill_in_tenant(self, attributes: Attributes) -> None:
         tenant = attributes.obj
         assert tenant is not None
         account = accounts.of_tenant(tenant)
@@ -188,7 +192,7 @@ class ResourceQuota(Plugin):
             return
         amounts = _retained_usage(attributes.old, account)
         if amounts is None:
-            used = count(self._cache, TenantId(tenant["metadata"]["name"]), account)
+            used = await self._counter.count(TenantId(tenant["metadata"]["name"]), account)
             amounts = {name: str(used[name]) for name in account.hard}
         status["quota"] = {"used": amounts}
 

@@ -8,11 +8,12 @@ from alcove.api.resources import SERVICES
 from alcove.apiserver.admission.services.clusterips import ClusterIps
 from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import RevisionMismatch, Store, WriteOp
+from alcove.store.closures import TenantClosed
 
 
 def missing_claims(cache: Cache, cluster_ips: ClusterIps) -> Iterator[WriteOp]:
     for entry in cache.entries(None, SERVICES):
-        service: Object = entry.object
+        service: Object = entry.decode()  # Not kept: the services of all tenants are read.
         for key in cluster_ips.held(entry.key.tenant, service):
             if cache.entry(key) is None:
                 yield cluster_ips.claim(key, service)
@@ -22,5 +23,5 @@ async def claim_missing(store: Store, cache: Cache, cluster_ips: ClusterIps) -> 
     for op in list(missing_claims(cache, cluster_ips)):
         try:
             await store.write([op])
-        except RevisionMismatch:
-            continue  # Another server, or another service with the same address, was first.
+        except (RevisionMismatch, TenantClosed):
+            continue  # Another server, or another service with the same address, was first; or the tenant moves.

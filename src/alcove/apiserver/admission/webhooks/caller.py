@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -79,20 +80,22 @@ class WebhookCaller:
     async def ask(
         self, hook: Webhook, attributes: Attributes, matched: Kind, shown: ReviewObjects, *, may_change: bool
     ) -> WebhookVerdict:
-        """Call the webhook. Raises Denied, and WebhookError if there is no valid response."""
+        """Call the webhook. Raises Denied, WebhookError if there is no valid response, and TooManyRequests."""
         if attributes.dry_run and not hook.takes_dry_runs:
             raise BadRequest(f"admission webhook {quote(hook.name)} does not support dry run")
         uid = meta.new_uid()
         body = review.encode(attributes, hook.review, uid, matched, shown)
-        try:
-            response = await self._webhooks.call(
-                attributes.tenant, hook.client, body, timeout_seconds=hook.timeout_seconds
-            )
-        except TooManyCalls:
-            raise
-        except WebhookError as error:
-            raise WebhookError(f"failed to call webhook: {error}") from error
-        result = review.decode(response, hook.review, uid, may_change=may_change)
+        tenant, seconds = attributes.tenant, hook.timeout_seconds
+        async with AsyncExitStack() as stack:
+            try:
+                call = self._webhooks.call(tenant, hook.client, body, timeout_seconds=seconds)
+                response = await stack.enter_async_context(call)
+            except TooManyCalls:
+                raise
+            except WebhookError as error:
+                raise WebhookError(f"failed to call webhook: {error}") from error
+            decode = partial(review.decode, response, hook.review, uid, may_change=may_change)
+            result: WebhookVerdict = await self._threads.for_size(tenant, len(response), decode)
         for text in result.warnings:
             attributes.warn(text)
         for key, value in result.annotations.items():

@@ -8,24 +8,28 @@ other plugin then runs once more as well (`chain`).
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import orjson
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, BadRequest, InternalError, Timeout
+from alcove.api.errors import ApiError, BadRequest, InternalError, Timeout, TooManyRequests
 from alcove.api.fields import quote
 from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch import json as json_patch
 from alcove.api.schema.decode import decode
+from alcove.apiserver.admission.admission_objects import LOOKED_AT_ONCE
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.completion import complete, is_changeable
 from alcove.apiserver.admission.derived import DerivedCache
 from alcove.apiserver.admission.webhooks import review_objects
 from alcove.apiserver.admission.webhooks.caller import OUT_OF_TIME, PHASE_SECONDS_MAX, WebhookCaller
 from alcove.apiserver.admission.webhooks.hooks import GROUP, MUTATING, Webhook, WebhookHooks, collect
+from alcove.apiserver.admission.webhooks.review import WebhookVerdict
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.outbound.errors import WebhookError
 from alcove.apiserver.reader import CacheReader, ServedKinds
 
@@ -46,9 +50,12 @@ class ReinvocationState(Struct):
 
 
 class MutatingWebhooks(Plugin):
-    def __init__(self, reader: CacheReader, kinds: ServedKinds, caller: WebhookCaller) -> None:
+    def __init__(
+        self, reader: CacheReader, kinds: ServedKinds, caller: WebhookCaller, threads: ComputeThreads
+    ) -> None:
         self._kinds = kinds
         self._caller = caller
+        self._threads = threads
         self._hooks: DerivedCache[WebhookHooks] = DerivedCache(
             reader, MUTATING, lambda tenant: collect(reader, MUTATING, tenant)
         )
@@ -73,7 +80,9 @@ class MutatingWebhooks(Plugin):
         state = _state(attributes)
         if attributes.is_reinvoked and state.last != attributes.obj:
             state.changed()
-        for hook, matched in relevant:
+        for index, (hook, matched) in enumerate(relevant, 1):
+            if not index % LOOKED_AT_ONCE:
+                await asyncio.sleep(0)
             if attributes.is_reinvoked and hook.identity not in state.due:
                 # No webhook is called for the first time in the second run.
                 continue
@@ -84,7 +93,9 @@ class MutatingWebhooks(Plugin):
                 if hook.is_reinvoked:
                     state.asked.add(hook.identity)
         if attributes.reinvoke and attributes.obj is not None:
-            state.last = orjson.loads(orjson.dumps(attributes.obj))
+            encoded = orjson.dumps(attributes.obj)
+            tenant = attributes.tenant
+            state.last = await self._threads.for_size(tenant, len(encoded), lambda: orjson.loads(encoded))
 
     async def _call(self, hook: Webhook, attributes: Attributes, matched: Kind) -> bool:
         """Call the webhook. Returns whether it changed the object."""
@@ -97,7 +108,8 @@ class MutatingWebhooks(Plugin):
             return False
         has_changed = False
         if result.patch:
-            has_changed = await _change(hook, attributes, matched, shown.obj, result.patch)
+            change = _Change(self._threads, hook, attributes, matched)
+            has_changed = await change.apply(shown.obj, result)
         _annotate(hook, attributes, has_changed)
         return has_changed
 
@@ -115,28 +127,50 @@ def _annotate(hook: Webhook, attributes: Attributes, has_changed: bool) -> None:
     attributes.annotations[f"mutation.webhook.admission.k8s.io/{key}"] = orjson.dumps(record).decode()
 
 
-async def _change(
-    hook: Webhook, attributes: Attributes, matched: Kind, shown: Object | None, patch: Any
-) -> bool:
-    """Apply a patch to the object that the webhook was sent, and update the write's object with the
-    result."""
-    if shown is None or not is_changeable(attributes):
-        message = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
-        raise InternalError(f"Internal error occurred: {message}")
-    try:
+class _Change(Struct, frozen=True):
+    """The change that one webhook makes to one write."""
+
+    threads: ComputeThreads
+    hook: Webhook
+    attributes: Attributes
+    matched: Kind
+
+    async def apply(self, shown: Object | None, verdict: WebhookVerdict) -> bool:
+        """Apply a patch to the object that the webhook was sent, and update the write's object with the
+        result. Returns whether it differs."""
+        attributes, name = self.attributes, quote(self.hook.name)
+        if shown is None or not is_changeable(attributes):
+            message = f"admission webhook {name} attempted to modify the object, which is not supported for this operation"
+            raise InternalError(f"Internal error occurred: {message}")
+        before, tenant = attributes.obj, attributes.tenant
+        assert before is not None
+        size = max(verdict.size_bytes, len(orjson.dumps(shown)))
+        try:
+            patched = partial(self._patched, shown, verdict.patch)
+            changed = await self.threads.for_size(tenant, size, patched)
+            taken = await review_objects.take_back(attributes, self.matched, changed)
+            completed = partial(self._completed, taken, before)
+            new: Object | None = await self.threads.for_size(tenant, size, completed)
+        except TooManyRequests:
+            raise
+        except ApiError as error:
+            message = f"admission webhook {name} returned an invalid object: {error.message}"
+            raise InternalError(f"Internal error occurred: {message}") from error
+        if new is None:
+            return False
+        before.clear()
+        before.update(new)
+        return True
+
+    def _patched(self, shown: Object, patch: Any) -> Object:
         changed = json_patch.apply(shown, patch)
         if (changed.get("apiVersion"), changed.get("kind")) != (shown["apiVersion"], shown["kind"]):
             raise BadRequest("the kind of an object cannot be changed")
-        if attributes.subresource != "scale" and attributes.operation is not Operation.CONNECT:
-            changed = decode(matched.schema, changed)
-        new = complete(attributes, await review_objects.take_back(attributes, matched, changed))
-    except ApiError as error:
-        message = f"admission webhook {quote(hook.name)} returned an invalid object: {error.message}"
-        raise InternalError(f"Internal error occurred: {message}") from error
-    before = attributes.obj
-    assert before is not None
-    if new == before:
-        return False
-    before.clear()
-    before.update(new)
-    return True
+        if self.attributes.subresource != "scale" and self.attributes.operation is not Operation.CONNECT:
+            changed = decode(self.matched.schema, changed)
+        return changed
+
+    def _completed(self, taken: Object, before: Object) -> Object | None:
+        """The new object; None if it is the same as before."""
+        new = complete(self.attributes, taken)
+        return None if new == before else new

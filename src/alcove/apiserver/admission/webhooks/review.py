@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, Details, from_status
+from alcove.api.errors import ApiError, BadRequest, Details, TooLarge, from_status
 from alcove.api.fields import quote
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.schema.body import VALUES_MAX, parse_json
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.webhooks.review_objects import ReviewObjects
 from alcove.apiserver.outbound.errors import WebhookError
@@ -22,9 +23,12 @@ WARNINGS_MAX = 32
 WARNING_LENGTH_MAX = 1024
 ANNOTATIONS_MAX = 32
 ANNOTATION_LENGTH_MAX = 4096
+DENIAL_LENGTH_MAX = 16_384
+"""Characters of a rejection's message; the rest is cut off. Processes of ring0 log such messages."""
 
 _OPTIONS = {Operation.CREATE: "CreateOptions", Operation.UPDATE: "UpdateOptions"}
 _OPTION_FIELDS = ("fieldManager", "fieldValidation")
+_UNDECODABLE_PATCH = "received undecodable patch in webhook response"
 
 
 class WebhookVerdict(Struct, frozen=True):
@@ -34,20 +38,22 @@ class WebhookVerdict(Struct, frozen=True):
     result: Object
     warnings: tuple[str, ...]
     annotations: dict[str, str]
+    size_bytes: int
+    """Of the webhook's response."""
 
 
 class Denied(ApiError):
     """A webhook's rejection, with the code and reason that the webhook chose."""
 
     def __init__(self, name: str, result: Object) -> None:
-        message = result.get("message") or result.get("reason")
+        message = str(result.get("message") or result.get("reason") or "")[:DENIAL_LENGTH_MAX]
         denied = f"admission webhook {quote(name)} denied the request"
         super().__init__(
             f"{denied}: {message}" if message else f"{denied} without explanation", _details(result)
         )
         code = result.get("code")
         self.code = code if isinstance(code, int) and 400 <= code < 600 else 400  # type: ignore[misc]
-        self.reason = str(result.get("reason") or "")  # type: ignore[misc]
+        self.reason = str(result.get("reason") or "")[:DENIAL_LENGTH_MAX]  # type: ignore[misc]
 
 
 def _details(result: Object) -> Details | None:
@@ -126,10 +132,7 @@ class _InvalidResponse(Exception):
 
 
 def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> WebhookVerdict:
-    try:
-        review = orjson.loads(answer)
-    except orjson.JSONDecodeError as error:
-        raise _InvalidResponse("it is not JSON") from error
+    review = _parsed(answer, "it is not JSON")
     response = review.get("response") if isinstance(review, dict) else None
     if not isinstance(response, dict):
         raise _InvalidResponse("webhook response was absent")
@@ -144,6 +147,7 @@ def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> Webhook
         result if isinstance(result, dict) else {},
         _texts(response.get("warnings")),
         _annotations(response.get("auditAnnotations")),
+        len(answer),
     )
 
 
@@ -166,9 +170,20 @@ def _patch(response: Object, version: str, may_change: bool) -> Any:
     if not patch or not may_change:
         return None
     try:
-        return orjson.loads(base64.b64decode(patch, validate=True)) or None
+        text = base64.b64decode(patch, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise _InvalidResponse("received undecodable patch in webhook response") from error
+        raise _InvalidResponse(_UNDECODABLE_PATCH) from error
+    return _parsed(text, _UNDECODABLE_PATCH) or None
+
+
+def _parsed(text: bytes, message: str) -> Any:
+    """The value of a JSON text; `message` says that it is none."""
+    try:
+        return parse_json(text)
+    except BadRequest as error:
+        raise _InvalidResponse(message) from error
+    except TooLarge as error:
+        raise _InvalidResponse(f"it has more than {VALUES_MAX} values") from error
 
 
 def _check_patch(patch: Any, kind: Any, may_change: bool) -> None:

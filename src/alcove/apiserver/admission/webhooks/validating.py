@@ -11,6 +11,7 @@ from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.apiserver.admission.admission_objects import LOOKED_AT_ONCE
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.derived import DerivedCache
 from alcove.apiserver.admission.webhooks import review_objects
@@ -61,11 +62,12 @@ class ValidatingWebhooks(Plugin):
             raise Timeout(OUT_OF_TIME) from error
 
     async def _run(self, relevant: tuple[tuple[Webhook, Kind], ...], attributes: Attributes) -> None:
-        matching = [
-            (hook, matched)
-            for hook, matched in relevant
-            if await self._caller.matches(hook, attributes, matched)
-        ]
+        matching: list[tuple[Webhook, Kind]] = []
+        for index, (hook, matched) in enumerate(relevant, 1):
+            if await self._caller.matches(hook, attributes, matched):
+                matching.append((hook, matched))
+            if not index % LOOKED_AT_ONCE:
+                await asyncio.sleep(0)
         calls = [self._call(hook, attributes, matched) for hook, matched in matching]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             if outcome is not None:

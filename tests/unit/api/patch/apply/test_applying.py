@@ -438,3 +438,16 @@ def test_a_sidecar_applied_by_another(web: Scenario) -> None:
     assert [container["name"] for container in web.fields["spec"]["template"]["spec"]["containers"]] == [
         "nginx"
     ]
+
+
+def test_dropping_the_last_applied_label_keeps_the_name(sample: SchemaNode) -> None:
+    scenario = Scenario(sample)
+    scenario.apply("ci", {"metadata": {"name": "x", "labels": {"tier": "web"}}, "text": "a"})
+    scenario.live["metadata"]["uid"] = "1"
+    scenario.apply("ci", {"text": "a"})
+    assert {**scenario.live["metadata"], "managedFields": []} == {
+        "name": "x",
+        "uid": "1",
+        "managedFields": [],
+    }
+    assert scenario.owners == {"ci": [".text"]}

@@ -1,6 +1,6 @@
 """Counting the usage from the cache, and when a count is due."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota.count import (
     COUNT_SECONDS,
     KNOWN_MAX,
+    MEASURED_AT_ONCE_MAX,
     REFUSE_SECONDS,
     SETTLE_SECONDS,
     RecountSchedule,
-    count,
+    UsageCounter,
 )
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.computing import ComputeThreads
 from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
@@ -60,10 +62,11 @@ def quota(namespace: str = "a", uid: str = "u", changed: float = 0, **spec: Any)
 async def test_only_what_is_in_the_namespace_and_scope_is_counted(cache: Cache) -> None:
     hard = {"pods": "1", "requests.cpu": "1", "configmaps": "1", "count/configmaps": "1", "secrets": "1"}
 
-    def counted(account: accounts.QuotaAccount) -> dict[str, str]:
-        return {name: str(amount) for name, amount in count(cache, ACME, account).items()}
+    async def counted(account: accounts.QuotaAccount) -> dict[str, str]:
+        used = await UsageCounter(cache, ComputeThreads()).count(ACME, account)
+        return {name: str(amount) for name, amount in used.items()}
 
-    assert counted(quota(hard=hard)) == {
+    assert await counted(quota(hard=hard)) == {
         "pods": "2",
         "requests.cpu": "3",
         "configmaps": "2",
@@ -71,16 +74,68 @@ async def test_only_what_is_in_the_namespace_and_scope_is_counted(cache: Cache) 
         "secrets": "0",
     }
     short = quota(hard={"pods": "1", "requests.cpu": "1"}, scopes=["Terminating"])
-    assert counted(short) == {"pods": "1", "requests.cpu": "2"}
-    assert counted(quota("nowhere", hard={"pods": "1"})) == {"pods": "0"}
+    assert await counted(short) == {"pods": "1", "requests.cpu": "2"}
+    assert await counted(quota("nowhere", hard={"pods": "1"})) == {"pods": "0"}
     metadata = {"name": "acme", "uid": "u", "resourceVersion": "1"}
     whole = accounts.of_tenant({"metadata": metadata, "spec": {"quota": {"hard": hard}}})
-    assert whole is not None and counted(whole)["pods"] == "3"
+    assert whole is not None and (await counted(whole))["pods"] == "3"
 
 
 async def test_counting_leaves_no_decoded_pods_behind(cache: Cache) -> None:
-    count(cache, ACME, quota(hard={"requests.cpu": "1"}))
+    await UsageCounter(cache, ComputeThreads()).count(ACME, quota(hard={"requests.cpu": "1"}))
     assert all(entry._object is None for entry in cache.entries(ACME, PODS))
+
+
+class _ThreadsBesideWrites(ComputeThreads):
+    """While the first computation runs, others write."""
+
+    def __init__(self, write: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.write: Callable[[], Awaitable[None]] | None = write
+        self.runs = 0
+
+    async def run(self, tenant: TenantId, compute: Callable[[], Any]) -> Any:
+        self.runs += 1
+        result = await super().run(tenant, compute)
+        if self.write is not None:
+            write, self.write = self.write, None
+            await write()
+        return result
+
+
+async def test_many_objects_are_measured_in_a_thread_and_those_that_change_meanwhile_anew(
+    tmp_path: Path,
+) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    many = 2 * MEASURED_AT_ONCE_MAX
+
+    def pod(number: int, cpu: int) -> WriteOp:
+        name = f"p{number}"
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{cpu}"}}}]}
+        metadata = {"name": name, "namespace": "a"}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        return WriteOp(Key(PODS, ACME, "a", name), encode(made))
+
+    async with Cache(store, lambda _events: None) as cache:
+
+        async def write_beside() -> None:
+            await store.write([pod(0, 5)])
+            await store.write([WriteOp(Key(PODS, ACME, "a", "p1"), None)])
+            await store.write([pod(many, 1)])
+            await cache.reached(await store.revision())
+
+        for first in range(0, many, 50):
+            await store.write([pod(number, 1) for number in range(first, first + 50)])
+        await cache.reached(await store.revision())
+        threads = _ThreadsBesideWrites(write_beside)
+        used = await UsageCounter(cache, threads).count(ACME, quota(hard={"pods": "1", "requests.cpu": "1"}))
+        # One has four more, one is gone, one is new.
+        assert {name: str(amount) for name, amount in used.items()} == {
+            "pods": str(many),
+            "requests.cpu": str(many + 4),
+        }
+        assert threads.runs == 1
+    await store.close()
 
 
 def charges(

@@ -17,6 +17,7 @@ from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.resourcequota.count import REFUSE_SECONDS
 from alcove.apiserver.admission.resourcequota.plugin import QUOTAS_MAX, KeyedLocks, ResourceQuota
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.identity import Identity
 from alcove.store.base import ABSENT, WriteOp
 from alcove.store.sqlite import SqliteStore
@@ -30,7 +31,7 @@ class World:
     def __init__(self, store: SqliteStore, cache: Cache) -> None:
         self.store, self.cache = store, cache
         self.now = 10_000.0
-        self.plugin = ResourceQuota(cache, lambda: self.now)
+        self.plugin = ResourceQuota(cache, lambda: self.now, ComputeThreads())
 
     async def put(self, resource: GroupResource, kind: str, name: str, **fields: Any) -> None:
         metadata = {

@@ -15,6 +15,7 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
@@ -35,7 +36,7 @@ class Server:
     """The part of an API server that a write passes between validation and the store."""
 
     def __init__(self, store: Store, cache: Cache) -> None:
-        chain = Chain([ResourceQuota(cache, time.time)])
+        chain = Chain([ResourceQuota(cache, time.time, ComputeThreads())])
         kinds = CustomKinds(KINDS, cache, time.time)
         self._services = ApiServerServices(store, cache, WatchHub(), KINDS, kinds, chain, time.time)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alcove.api.schema.body import VALUES_MAX
 from alcove.apiserver.admission.webhooks import review
 from alcove.apiserver.admission.webhooks.review import Denied
 from alcove.apiserver.outbound.errors import WebhookError
@@ -56,6 +57,22 @@ def test_the_beta_version_is_not_held_to_uid_and_patch_type() -> None:
     patch = encoded([{"op": "remove", "path": "/a"}])
     verdict = read(answer(uid="", patch=patch), version="v1beta1")
     assert verdict.patch == [{"op": "remove", "path": "/a"}]
+
+
+MANY: list[Any] = [[]] * VALUES_MAX
+
+
+def test_a_response_of_very_many_values_is_not_parsed() -> None:
+    with pytest.raises(WebhookError, match="it has more than 50000 values"):
+        read(answer(more=MANY))
+    with pytest.raises(WebhookError, match="it has more than 50000 values"):
+        read(answer(patch=encoded(MANY), patchType="JSONPatch"))
+
+
+def test_a_rejection_is_cut() -> None:
+    verdict = read(answer(allowed=False, status={"message": "m" * 100_000, "reason": "r" * 100_000}))
+    denied = Denied("hook", verdict.result)
+    assert len(denied.message) < 20_000 and len(denied.reason) < 20_000
 
 
 def test_warnings_and_annotations_are_bounded() -> None:
