@@ -50,7 +50,12 @@ test-alone: setup
 check-idly: setup
 	@nice -n 19 $(MAKE) --no-print-directory check
 
-test-slow: setup ## The long tests, and those over generated examples with new ones
+# For tests that are skipped without it: not every machine has a wheel.
+.venv/slow: requirements-slow.lock | setup
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $< && touch $@ \
+		|| echo "set-up: the packages of $< are not installed; the tests that need them are skipped" >&2
+
+test-slow: .venv/slow ## The long tests, and those over generated examples with new ones
 	.venv/bin/pytest -m slow --timeout=1800
 	.venv/bin/pytest -n 4 -m "hypothesis and not slow and not alone" --hypothesis-profile=random
 
@@ -88,8 +93,10 @@ dist: setup ## Build a wheel (with the compiled eBPF object) and an sdist into d
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(PY) -m build --no-isolation --outdir dist .
 
-lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
+lock: ## Write requirements.lock and requirements-slow.lock anew from pyproject.toml (needs uv)
+	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
+	$(COMPILE) --group slow --constraint requirements.lock --output-file requirements-slow.lock
 
 clean: ## Remove everything made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

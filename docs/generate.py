@@ -1,5 +1,5 @@
-"""Writes docs/reference from the code: fields of the kinds beyond stock Kubernetes, and flags of the commands.
-Writes docs/limits.md, too (see limits.py).
+"""Writes docs/reference from the code: fields of the kinds beyond stock Kubernetes, and flags of the commands; and from
+the list of Kubernetes' conformance tests that pass. Writes docs/limits.md, too (see limits.py).
 
 python docs/generate.py            writes the pages
 python docs/generate.py --check    exits with 1 if they are not what it would write
@@ -13,10 +13,13 @@ from typing import Any
 import limits
 import typer.main
 
-from alcove.api.schema.alcove_schemas import DEFINITIONS
+from alcove.api.schema import alcove_schemas, identity
 from alcove.processes.main import app
+from alcove.testing.conformance import Listed, Place, groups, read_list
 
+DEFINITIONS = alcove_schemas.DEFINITIONS | identity.DEFINITIONS
 FOLDER = Path(__file__).parent
+RESULTS = FOLDER.parent / "tests" / "conformance" / "results.txt"
 MADE = "<!-- Made by docs/generate.py: change the code, not this page. -->\n\n"
 
 
@@ -27,14 +30,14 @@ def fields() -> str:
         + "# Fields\n\nKinds beyond stock Kubernetes; `metadata` is as everywhere, with `metadata.tenant` beside.\n"
     )
     for definition in DEFINITIONS.values():
-        for identity in definition.get("x-kubernetes-group-version-kind", ()):
-            group = f"{identity['group']}/" if identity["group"] else ""
-            text += (
-                f"\n## {identity['kind']} `{group}{identity['version']}`\n\n{definition['description']}\n\n"
-            )
+        for served in definition.get("x-kubernetes-group-version-kind", ()):
+            group = f"{served['group']}/" if served["group"] else ""
+            text += f"\n## {served['kind']} `{group}{served['version']}`\n\n{definition['description']}\n\n"
             text += "| field | type | meaning |\n|---|---|---|\n"
             parts = definition["properties"]
             for name in ("spec", "status"):
+                if name not in parts:
+                    continue
                 required = _resolve(parts[name]).get("required", ())
                 for path, node in _walk(name, _resolve(parts[name])):
                     mark = " (required)" if path.removeprefix(f"{name}.") in required else ""
@@ -116,10 +119,35 @@ def _row(option: Any) -> str:
     return f"| {names} | {f'`{default}`' if is_told else ''} | {meaning} |\n"
 
 
+def conformance() -> str:
+    """How many of Kubernetes' conformance tests pass where, and which pass nowhere or not in every tenant."""
+    listed = read_list(RESULTS.read_text())
+    text = (
+        MADE
+        + "# Conformance tests\n\nFrom `tests/conformance/results.txt`; see [how to run them](../conformance.md).\n"
+    )
+    text += "\n| group | in a tenant | only trusted or ring0 | of |\n|---|---|---|---|\n"
+    text += "".join(_counts(group, tests) for group, tests in [*groups(listed), ("all", listed)])
+    elsewhere = {
+        name: places for name, places in sorted(listed.items()) if places and Place.TENANT not in places
+    }
+    text += "\n## Only in a tenant that ring0 trusts, or in ring0\n\n"
+    text += "".join(f"- {name} ({', '.join(sorted(places))})\n" for name, places in elsewhere.items())
+    text += "\n## Not seen to pass\n\n"
+    return text + "".join(f"- {name}\n" for name, places in sorted(listed.items()) if not places)
+
+
+def _counts(group: str, tests: Listed) -> str:
+    in_tenant = sum(Place.TENANT in places for places in tests.values())
+    elsewhere = sum(bool(places) for places in tests.values()) - in_tenant
+    return f"| {group} | {in_tenant} | {elsewhere} | {len(tests)} |\n"
+
+
 def main() -> int:
     pages = {
         "reference/fields.md": fields(),
         "reference/commands.md": flags(),
+        "reference/conformance.md": conformance(),
         "limits.md": limits.page(),
     }
     if "--check" in sys.argv[1:]:
