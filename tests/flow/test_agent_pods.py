@@ -430,10 +430,14 @@ def test_what_short_pods_use_is_metered_and_a_killed_agent_counts_nothing_twice(
     ended(acme, "burner")
     acme.delete(f"{PODS}/burner")
     gone(acme, "burner")
-    burnt = before["cpuUsedNanoseconds"] + 100_000_000
-    after = wait_until(lambda: found if (found := used(cluster))["cpuUsedNanoseconds"] > burnt else None)
-    assert after["podsStarted"] > before["podsStarted"]
-    assert after["cpuRequestedNanoseconds"] >= before["cpuRequestedNanoseconds"] + 200_000_000
+    # The node may report while the pod runs: what it requests is charged by whole seconds, at the latest when it ends.
+    burnt = {"cpuUsedNanoseconds": 100_000_000, "cpuRequestedNanoseconds": 200_000_000, "podsStarted": 1}
+
+    def reported() -> dict[str, int] | None:
+        found = used(cluster)
+        return found if all(found[name] >= before[name] + amount for name, amount in burnt.items()) else None
+
+    after = wait_until(reported)
     agent = cluster.agents["n1"]
     agent.stop(signal.SIGKILL)
     agent.start()

@@ -95,6 +95,10 @@ def placed(caller: Caller) -> dict[str, str]:
     return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in items}
 
 
+def bound(caller: Caller) -> int:
+    return sum(each["status"]["phase"] == "Bound" for each in caller.get(CLAIMS).json["items"])
+
+
 def test_a_stateful_sets_claims_get_volumes_where_its_pods_are(
     nodes: LocalServer, tenant_admins: Callable[[], Caller]
 ) -> None:
@@ -102,7 +106,7 @@ def test_a_stateful_sets_claims_get_volumes_where_its_pods_are(
         caller.kubectl("create", "-f", "-", stdin=json.dumps(stateful_set(3)))
         wait_until(lambda: len(placed(caller)) == 3 and all(placed(caller).values()))  # noqa: B023 - called at once
         # A pod is placed when its claim has a volume; the claim's status follows.
-        caller.kubectl("wait", "pvc", "--all", "--for=jsonpath={.status.phase}=Bound", "--timeout=60s")
+        wait_until(lambda: bound(caller) == 3)  # noqa: B023 - called at once
         volumes = {
             each["metadata"]["name"]: each for each in caller.get("/api/v1/persistentvolumes").json["items"]
         }
