@@ -173,7 +173,7 @@ def kubeconfig(settings: Settings) -> Iterator[Path]:
             with presence(settings, path):
                 yield path
         finally:
-            call([ALCOVE, "tenant", "delete", TENANT, "--yes"])
+            call([ALCOVE, "tenant", "delete", TENANT])
 
 
 @contextmanager
