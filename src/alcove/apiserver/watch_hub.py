@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.tenant_shards import TenantShard, shard_of
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.entries import CacheEvent, IndexedValue
 from alcove.http.group_counts import GroupCounts
@@ -43,15 +44,20 @@ class WatchScope(Struct, frozen=True):
     name: str | None = None
     indexed: IndexedValue | None = None
     """A value of one of the resource's indexed fields: a pod's node."""
+    shard: TenantShard | None = None
+    """Of all tenants, those of a shard."""
 
     @property
     def shape(self) -> ScopeShape:
         position = self.indexed.position if self.indexed is not None else None
-        return (self.tenant is None, self.namespace is None, self.name is not None, position)
+        division = (self.shard.count, self.shard.with_system) if self.shard is not None else None
+        return (self.tenant is None, self.namespace is None, self.name is not None, position, division)
 
 
-ScopeShape = tuple[bool, bool, bool, int | None]
-"""Which parts of a scope are wildcards, and the position of the indexed field."""
+Division = tuple[int, bool]
+"""The number of shards, and whether all of them have ring0's objects."""
+ScopeShape = tuple[bool, bool, bool, int | None, Division | None]
+"""Which parts of a scope are wildcards, the position of the indexed field, and how tenants are divided."""
 
 
 class WatchHub:
@@ -192,16 +198,25 @@ class WatchHub:
         shapes = self._shapes.get(key.resource)
         if not shapes:
             return
-        for all_tenants, all_namespaces, by_name, position in tuple(shapes):
+        for all_tenants, all_namespaces, by_name, position, division in tuple(shapes):
+            shards = (None,) if division is None else _shards_with(key.tenant, *division)
             for indexed in _indexed_values(event, position) if position is not None else (None,):
-                scope = WatchScope(
-                    key.resource,
-                    None if all_tenants else key.tenant,
-                    None if all_namespaces else key.namespace,
-                    key.name if by_name else None,
-                    indexed,
-                )
-                yield from tuple(self._watchers.get(scope, ()))
+                for shard in shards:
+                    scope = WatchScope(
+                        key.resource,
+                        None if all_tenants else key.tenant,
+                        None if all_namespaces else key.namespace,
+                        key.name if by_name else None,
+                        indexed,
+                        shard,
+                    )
+                    yield from tuple(self._watchers.get(scope, ()))
+
+
+def _shards_with(tenant: TenantId, count: int, with_system: bool) -> Sequence[TenantShard]:
+    """The shards, of a division of the tenants, that the tenant's objects are in."""
+    indexes = range(count) if with_system and tenant == SYSTEM else (shard_of(tenant, count),)
+    return [TenantShard(index, count, with_system) for index in indexes]
 
 
 def _held_bytes(watcher: Watcher) -> int:

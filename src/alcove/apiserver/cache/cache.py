@@ -9,6 +9,7 @@ from time import perf_counter
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.tenant_shards import TenantShard
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, IndexedValue
@@ -242,18 +243,23 @@ class Cache:
         resource: GroupResource,
         namespace: str | None = None,
         after: tuple[str, str, str] = ("", "", ""),
+        shard: TenantShard | None = None,
     ) -> Iterator[CacheEntry]:
-        """Entries in order of tenant, namespace, name; of all tenants if `tenant` is None."""
+        """Entries in order of tenant, namespace, name; of all tenants if `tenant` is None, or of those of a shard."""
         collection = self._collections.get(resource)
-        return collection.ordered(tenant, namespace, after) if collection else iter(())
+        return collection.ordered(tenant, namespace, after, shard) if collection else iter(())
 
     def indexed_entries(
-        self, tenant: TenantId | None, resource: GroupResource, value: IndexedValue
+        self,
+        tenant: TenantId | None,
+        resource: GroupResource,
+        value: IndexedValue,
+        shard: TenantShard | None = None,
     ) -> Iterator[CacheEntry]:
         """Entries with a value of an indexed field, in order of tenant, namespace, name; of all tenants if
-        `tenant` is None. The cost depends on their number only."""
+        `tenant` is None, or of those of a shard. The cost depends on their number only."""
         collection = self._collections.get(resource)
-        return collection.indexed(tenant, value) if collection else iter(())
+        return collection.indexed(tenant, value, shard) if collection else iter(())
 
     def changed(self, tenant: TenantId | None, resource: GroupResource) -> Revision:
         """The revision of the last change of the tenant's objects of this resource."""
@@ -266,7 +272,11 @@ class Cache:
         return tenant_objects.changed if tenant_objects else Revision(0)
 
     def history(
-        self, tenant: TenantId | None, resource: GroupResource, after: Revision
+        self,
+        tenant: TenantId | None,
+        resource: GroupResource,
+        after: Revision,
+        shard: TenantShard | None = None,
     ) -> list[CacheEvent] | None:
         """Events after a revision, in order; None if some were dropped."""
         if self._tenant_floors and after < self._tenant_floor(tenant):
@@ -274,7 +284,7 @@ class Cache:
         collection = self._collections.get(resource)
         if collection is None:
             return [] if after >= self._floor else None
-        return collection.history(tenant, after)
+        return collection.history(tenant, after, shard)
 
     def count(self, tenant: TenantId | None, resource: GroupResource, namespace: str | None = None) -> int:
         collection = self._collections.get(resource)

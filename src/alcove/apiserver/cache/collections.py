@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from alcove.api.ids import Revision, TenantId
+from alcove.api.tenant_shards import TenantShard
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, IndexedValue
 from alcove.apiserver.cache.history import Histories
 from alcove.apiserver.cache.tenant_objects import TenantObjects
@@ -192,32 +193,43 @@ class CacheCollection:
                     self.floor = max(self.floor, collection.floor)
                     del self.tenants[tenant]
 
-    def indexed(self, tenant: TenantId | None, value: IndexedValue) -> Iterator[CacheEntry]:
+    def indexed(
+        self, tenant: TenantId | None, value: IndexedValue, shard: TenantShard | None = None
+    ) -> Iterator[CacheEntry]:
         """Entries with a value of an indexed field, in order of tenant, namespace, name; of all tenants if
-        `tenant` is None. The cost depends on their number only."""
-        for each in sorted(self.tenants_by_value.get(value, ())) if tenant is None else (tenant,):
+        `tenant` is None, or of those of a shard. The cost depends on their number only."""
+        tenants = _inside(self.tenants_by_value.get(value, ()), shard) if tenant is None else (tenant,)
+        for each in sorted(tenants):
             collection = self.tenants.get(each)
             group = collection.indexed(value) if collection is not None else None
             if group is not None:
                 yield from (group.entries[name_key] for name_key in sorted(group.entries))
 
     def ordered(
-        self, tenant: TenantId | None, namespace: str | None, after: tuple[str, str, str] = ("", "", "")
+        self,
+        tenant: TenantId | None,
+        namespace: str | None,
+        after: tuple[str, str, str] = ("", "", ""),
+        shard: TenantShard | None = None,
     ) -> Iterator[CacheEntry]:
-        """Entries after (tenant, namespace, name), in that order; of all tenants if `tenant` is None."""
+        """Entries after (tenant, namespace, name), in that order; of all tenants if `tenant` is None, or of those of
+        a shard."""
         if tenant is not None:
             collection = self.tenants.get(tenant)
             if collection is not None:
                 yield from collection.ordered(namespace, after[1:])
             return
-        for name in sorted(self.tenants):
+        for name in sorted(_inside(self.tenants, shard)):
             if name >= after[0]:
                 yield from self.tenants[name].ordered(namespace, after[1:] if name == after[0] else ("", ""))
 
-    def history(self, tenant: TenantId | None, after: Revision) -> list[CacheEvent] | None:
+    def history(
+        self, tenant: TenantId | None, after: Revision, shard: TenantShard | None = None
+    ) -> list[CacheEvent] | None:
         """Events after `after`, in order; None if some may have been dropped."""
         if tenant is None:
-            collections, floor = list(self.with_history.values()), self.floor_max
+            collections = [self.with_history[each] for each in _inside(self.with_history, shard)]
+            floor = self.floor_max
         else:
             collection = self.tenants.get(tenant)
             collections = [collection] if collection is not None else []
@@ -230,3 +242,7 @@ class CacheCollection:
         if len(collections) > 1:
             events.sort(key=lambda event: event.revision)
         return events
+
+
+def _inside(tenants: Iterable[TenantId], shard: TenantShard | None) -> Iterable[TenantId]:
+    return tenants if shard is None else (tenant for tenant in tenants if tenant in shard)

@@ -83,7 +83,9 @@ def _current(
     services: ApiServerServices, call: ApiCall, options: ListOptions, after: Position
 ) -> Iterable[CacheEntry]:
     resource, exact = call.kind.storage_resource, exact_fields(options.fields)
-    return lookup.candidates(services, call.list_tenant, resource, call.list_namespace, exact, after)
+    return lookup.candidates(
+        services, call.list_tenant, resource, call.list_namespace, exact, after, options.shard
+    )
 
 
 def _at(
@@ -119,7 +121,9 @@ async def _past(
         stored = [_entries(services.cache, each.records, ("", "", "")) for each in snapshots]
         entries = lookup.overlaid(services, tenant, resource, stored, after[2])
     else:
-        entries = _entries(services.cache, snapshots[0].records, after)
+        shard = options.shard
+        records = (each for each in snapshots[0].records if shard is None or each.key.tenant in shard)
+        entries = _entries(services.cache, records, after)
     page = _page(services, call, options, entries, revision)
     return page if isinstance(page, HttpResponse) else await page
 

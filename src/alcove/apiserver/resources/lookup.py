@@ -9,6 +9,7 @@ from functools import lru_cache
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.resources import API_SERVICES, CRDS
+from alcove.api.tenant_shards import TenantShard
 from alcove.apiserver import builtin
 from alcove.apiserver.aggregation import local_services
 from alcove.apiserver.cache.entries import CacheEntry, indexed_value
@@ -58,10 +59,12 @@ def every(
     resource: GroupResource,
     namespace: str | None,
     after: tuple[str, str, str] = ("", "", ""),
+    shard: TenantShard | None = None,
 ) -> Iterator[CacheEntry]:
-    """Entries in order of tenant, namespace, name. If `tenant` is None: the stored objects of all tenants."""
+    """Entries in order of tenant, namespace, name. If `tenant` is None: the stored objects of all tenants, or of
+    those of a shard."""
     if tenant is None or not is_overlaid(tenant, resource):
-        return services.cache.entries(tenant, resource, namespace, after)
+        return services.cache.entries(tenant, resource, namespace, after, shard)
     stored = [services.cache.entries(source, resource) for source in sources(tenant, resource)]
     return overlaid(services, tenant, resource, stored, after[2])
 
@@ -73,13 +76,14 @@ def candidates(
     namespace: str | None,
     exact: Mapping[str, str],
     after: tuple[str, str, str] = ("", "", ""),
+    shard: TenantShard | None = None,
 ) -> Iterator[CacheEntry]:
     """As `every`, without entries that an index shows not to have the field values of `exact`. Others that do not
     have them may be among the entries."""
     value = indexed_value(resource, exact)
     name = exact.get("metadata.name")
     if value is not None and value.value:
-        for entry in services.cache.indexed_entries(tenant, resource, value):
+        for entry in services.cache.indexed_entries(tenant, resource, value, shard):
             key = entry.key
             is_inside = namespace is None or key.namespace == namespace
             if is_inside and (key.tenant, key.namespace, key.name) > after:
@@ -89,7 +93,7 @@ def candidates(
         if found is not None and (tenant, namespace, name) > after:
             yield found
     else:
-        yield from every(services, tenant, resource, namespace, after)
+        yield from every(services, tenant, resource, namespace, after, shard)
 
 
 def is_overlaid(tenant: TenantId | None, resource: GroupResource) -> bool:

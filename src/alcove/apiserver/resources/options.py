@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from alcove.api import selectors
+from alcove.api import selectors, tenant_shards
 from alcove.api.errors import BadRequest, Invalid
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported
 from alcove.api.ids import Revision
 from alcove.api.objects import Object
 from alcove.api.selectors import FieldSelector, LabelSelector
+from alcove.api.tenant_shards import TenantShard
 from alcove.apiserver.call import ApiCall
 
 _PROPAGATION = ("Foreground", "Background", "Orphan")
@@ -26,6 +27,8 @@ class ListOptions(Struct, frozen=True):
     timeout_seconds: int | None
     bookmarks: bool
     initial_events: bool | None
+    shard: TenantShard | None
+    """For a list or watch of all tenants: only objects of the tenants of a shard."""
 
 
 def list_options(call: ApiCall) -> ListOptions:
@@ -40,11 +43,24 @@ def list_options(call: ApiCall) -> ListOptions:
         timeout_seconds=_number(query, "timeoutSeconds"),
         bookmarks=call.flag("allowWatchBookmarks"),
         initial_events=call.flag("sendInitialEvents") if "sendInitialEvents" in query else None,
+        shard=_shard(call),
     )
     errors = _list_errors(options, call.verb == "watch")
     if errors:
         raise Invalid.of("meta.k8s.io", "ListOptions", "", errors)
     return options
+
+
+def _shard(call: ApiCall) -> TenantShard | None:
+    text = call.query.get("tenantShard")
+    if not text:
+        return None
+    if call.list_tenant is not None:
+        raise BadRequest("tenantShard is only for lists and watches of all tenants")
+    try:
+        return tenant_shards.parse(text)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
 
 
 def _list_errors(options: ListOptions, watching: bool) -> list[FieldError]:

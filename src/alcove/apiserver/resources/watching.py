@@ -10,6 +10,7 @@ from typing import Any
 
 from alcove.api.errors import Expired
 from alcove.api.ids import GroupResource, Revision, TenantId
+from alcove.api.tenant_shards import TenantShard
 from alcove.apiserver import watch
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, indexed_value
@@ -87,7 +88,7 @@ def _watch(
     sources = lookup.sources(tenant, resource)
     is_fresh = options.initial_events or (options.initial_events is None and not options.revision)
     after = cache.revision if is_fresh else options.revision or cache.revision
-    history = [] if is_fresh else _history(cache, sources, resource, after)
+    history = [] if is_fresh else _history(cache, sources, resource, after, options.shard)
     if history is None:
         return _rejected(f"too old resource version: {after} ({cache.revision})")
     exact = exact_fields(options.fields)
@@ -114,7 +115,7 @@ def _watch(
     indexed = indexed_value(resource, exact)
     watcher = create_watcher(
         services.hub,
-        [WatchScope(resource, source, namespace, name, indexed) for source in sources],
+        [WatchScope(resource, source, namespace, name, indexed, options.shard) for source in sources],
         view,
         matches,
         tenant=call.identity.tenant,
@@ -131,10 +132,14 @@ def _watch(
 
 
 def _history(
-    cache: Cache, sources: Sequence[TenantId | None], resource: GroupResource, after: Revision
+    cache: Cache,
+    sources: Sequence[TenantId | None],
+    resource: GroupResource,
+    after: Revision,
+    shard: TenantShard | None,
 ) -> list[CacheEvent] | None:
     """Events after a revision, in order; None if some were dropped."""
-    histories = [cache.history(source, resource, after) for source in sources]
+    histories = [cache.history(source, resource, after, shard) for source in sources]
     if len(histories) == 1:
         return histories[0]
     complete = [events for events in histories if events is not None]
@@ -152,7 +157,10 @@ def _initial(
 ) -> Iterator[CacheEntry | bytes]:
     """The existing objects, of which those that match are sent as ADDED, and the bookmark that ends them."""
     name, exact = call.target.name, exact_fields(options.fields)
-    for entry in lookup.candidates(services, tenant, call.kind.storage_resource, call.list_namespace, exact):
+    resource = call.kind.storage_resource
+    for entry in lookup.candidates(
+        services, tenant, resource, call.list_namespace, exact, shard=options.shard
+    ):
         if not name or entry.key.name == name:
             yield entry
     if options.initial_events:
