@@ -9,16 +9,19 @@ renewal began, well before another process may take the lease: `check` is called
 from that moment on. A process can be paused between any two steps, so the server rejects late writes: every
 write carries the `fence`. Each term has its own identity, so that a write of one term is rejected in the
 next, even if the process is the same. A released lease can be taken immediately.
+
+Another process can ask for a lease, by `spec.preferredHolder`: a leader that agrees ends its work, then releases it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import count
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.api import meta, objects
 from alcove.api.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -32,6 +35,8 @@ from alcove.component import tasks
 log = logging.getLogger(__name__)
 
 NAMESPACE = "kube-system"
+WRITES_MAX = 3
+"""Attempts to renew a lease that others write to without taking it."""
 
 
 class LeaderTiming(Struct, frozen=True, kw_only=True):
@@ -69,6 +74,19 @@ def may_take(lease: Object, observed: ObservedLease | None, process: str, now: f
     return now - observed.at >= observed.lease_seconds
 
 
+class LeasePolicy(Struct, frozen=True):
+    """What a process that may hold several leases decides for each of them."""
+
+    takes: Callable[[Object | None], bool] = lambda _lease: True
+    """Whether to take a lease that may be taken; None if it does not exist."""
+    leaves: Callable[[str], bool] = lambda _preferred: False
+    """Whether to release the lease for the process that has asked for it."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a lease is being taken: `takes` knows what this process holds."""
+    terms: Iterator[int] = field(default_factory=lambda: count(1))
+    """Numbers of terms; no two leases of a process have the same."""
+
+
 class LeaderElector:
     """`process` must be unique to this process: a restarted process has another name."""
 
@@ -79,10 +97,16 @@ class LeaderElector:
         process: str,
         clock: Callable[[], float],
         timing: LeaderTiming | None = None,
+        *,
+        policy: LeasePolicy | None = None,
+        plane_lease: str = "",
     ) -> None:
+        """`plane_lease`: the name of the fence on other planes than the home plane; by default that of the lease."""
         self._client = client
         self._name = name
         self._process = process
+        self._policy = policy or LeasePolicy()
+        self._plane_lease = plane_lease or name
         self._term = 0
         self._clock = clock
         self._timing = timing or LeaderTiming()
@@ -104,6 +128,11 @@ class LeaderElector:
         """LEASE/HOLDER, sent with every write: the server rejects the write if another process holds the
         lease."""
         return f"{self._name}/{self._identity}"
+
+    @property
+    def plane_fence(self) -> str:
+        """The same for other planes (`fencing`)."""
+        return f"{self._plane_lease}/{self._identity}"
 
     @property
     def is_leading(self) -> bool:
@@ -129,10 +158,8 @@ class LeaderElector:
     async def leading(self) -> AsyncIterator[asyncio.Event]:
         """Wait for the lease and hold it for the block, then release it. The event is set if the lease is
         lost."""
-        self._term += 1
-        while True:
-            if await self._try():
-                break
+        self._term = next(self._policy.terms)
+        while not await self._take():  # noqa: ASYNC110 - nothing tells when the lease is free
             await asyncio.sleep(self._timing.renew_seconds)
         log.info("became leader", extra={"lease": self._name, "identity": self._identity})
         lost = asyncio.Event()
@@ -144,11 +171,19 @@ class LeaderElector:
             await asyncio.wait([renewing])
             await self._release()
 
+    async def _take(self) -> bool:
+        async with self._policy.turn:
+            return await self._try()
+
     async def _renew(self, lost: asyncio.Event) -> None:
         try:
             while self.is_leading and await self._renew_next():
                 async with self._tried:
                     self._tried.notify_all()
+                if self._is_asked_to_leave():
+                    log.info("giving lease up", extra={"lease": self._name, "identity": self._identity})
+                    lost.set()
+                    return  # It is still held: it is released when the work has ended.
         except Exception:
             # A process that cannot renew must stop leading; otherwise it would neither work nor try again.
             log.exception("failed to renew lease", extra={"lease": self._name, "identity": self._identity})
@@ -187,27 +222,47 @@ class LeaderElector:
             self._held_at_try = self._tries
         return held
 
+    def _is_asked_to_leave(self) -> bool:
+        preferred = objects.get(self._lease or {}, "spec", "preferredHolder", default="")
+        return bool(preferred) and preferred != self._process and self._policy.leaves(preferred)
+
     async def _write(self) -> bool:
+        for _ in range(WRITES_MAX):
+            try:
+                return await self._write_once()
+            except Conflict:
+                # Another process wrote the lease meanwhile: read it again. It may only have asked for it.
+                self._lease = None
+                if not self.is_leading:
+                    return False
+        return False
+
+    async def _write_once(self) -> bool:
+        """Raises Conflict."""
         try:
             if self._lease is None:
                 self._lease = await self._client.get(SYSTEM, LEASES, self._name, namespace=NAMESPACE)
-            if not may_take(self._lease, self._observed, self._process, _now()):
+            if not self._may_write(self._lease):
                 self._observe(self._lease)
                 self._lease = None
                 return False
             desired = renewed(self._lease, self._identity, self._timing, self._clock())
             self._lease = await self._client.update(SYSTEM, LEASES, desired)
         except NotFound:
+            # A lease that was deleted while it was held is not made again: its fence may have ended.
+            if self.is_leading or not self._policy.takes(None):
+                return False
             desired = renewed(_empty(self._name), self._identity, self._timing, self._clock())
             try:
                 self._lease = await self._client.create(SYSTEM, LEASES, desired)
             except (AlreadyExists, NotFound):
                 return False
-        except Conflict:
-            # Another process wrote the lease meanwhile: read it again.
-            self._lease = None
-            return False
         return True
+
+    def _may_write(self, lease: Object) -> bool:
+        if self.is_leading:
+            return bool(objects.get(lease, "spec", "holderIdentity") == self._identity)
+        return may_take(lease, self._observed, self._process, _now()) and self._policy.takes(lease)
 
     def _observe(self, lease: Object) -> None:
         revision = lease["metadata"]["resourceVersion"]
@@ -236,6 +291,8 @@ def renewed(lease: Object, identity: str, timing: LeaderTiming, now: float) -> O
     if spec.get("holderIdentity") != identity:
         spec["acquireTime"] = time
         spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
+        for request in ("preferredHolder", "strategy"):
+            spec.pop(request, None)
     spec |= {
         "holderIdentity": identity,
         "renewTime": time,

@@ -14,7 +14,14 @@ from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, Unreachable
-from alcove.client.leader import LeaderElector, LeaderTiming, ObservedLease, may_take, renewed
+from alcove.client.leader import (
+    LeaderElector,
+    LeaderTiming,
+    LeasePolicy,
+    ObservedLease,
+    may_take,
+    renewed,
+)
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Stream
 from alcove.http.client import ReceivedResponse
@@ -92,6 +99,15 @@ class OneLease:
     def _put(self, obj: Object, revision: int) -> Object:
         self._shared["lease"] = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
         return self._shared["lease"]
+
+    def change(self, spec: Object | None) -> Object:
+        """Another client changes fields of the lease, or deletes it."""
+        there = self._shared.pop("lease")
+        if spec is None:
+            return there
+        return self._put(
+            {**there, "spec": {**there["spec"], **spec}}, int(there["metadata"]["resourceVersion"]) + 1
+        )
 
     def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("nobody watches leases")
@@ -211,6 +227,52 @@ def test_a_process_can_retake_its_own_lease_immediately() -> None:
             assert asyncio.get_running_loop().time() - began < TIMING.renew_seconds
 
     two(scenario)
+
+
+def test_a_leader_keeps_a_lease_that_others_only_write_to() -> None:
+    async def scenario(a: LeaderElector, _b: LeaderElector, client: OneLease, _other: OneLease) -> None:
+        async with a.leading() as lost:
+            client.change({})
+            await asyncio.sleep(3 * TIMING.lease_seconds)
+            assert a.is_leading and not lost.is_set()
+
+    two(scenario)
+
+
+@pytest.mark.parametrize("spec", [{"holderIdentity": "b_1"}, {"holderIdentity": ""}, None])
+def test_a_leader_whose_lease_was_taken_or_deleted_has_lost_it(spec: Object | None) -> None:
+    """It does not take it back in the same term: others may have led meanwhile."""
+
+    async def scenario(a: LeaderElector, _b: LeaderElector, client: OneLease, _other: OneLease) -> None:
+        async with a.leading() as lost:
+            client.change(spec)
+            async with asyncio.timeout(2 * TIMING.renew_seconds):
+                await lost.wait()
+            assert not a.is_leading
+
+    two(scenario)
+
+
+def test_a_lease_is_released_for_whom_asks_if_the_policy_agrees() -> None:
+    clock = VirtualClock()
+
+    async def body() -> None:
+        client, agrees = OneLease({}), False
+        policy = LeasePolicy(leaves=lambda preferred: agrees and preferred == "b")
+        a = LeaderElector(Client(client), "l", "a", clock, TIMING, policy=policy)
+        async with a.leading() as lost:
+            client.change({"preferredHolder": "b"})
+            await asyncio.sleep(3 * TIMING.lease_seconds)
+            assert not lost.is_set()
+            agrees = True
+            async with asyncio.timeout(2 * TIMING.renew_seconds):
+                await lost.wait()
+            a.check()  # It may write until its work has ended.
+        released = client.change({})
+        assert released["spec"]["holderIdentity"] == "" and released["spec"]["preferredHolder"] == "b"
+        assert "preferredHolder" not in renewed(released, "b_1", TIMING, 0)["spec"]
+
+    clock.run(body())
 
 
 def test_confirm_waits_for_a_renewal_after_the_call() -> None:
