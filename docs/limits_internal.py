@@ -56,6 +56,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "http.limits.HttpLimits.linger_seconds_max",
     ),
     "Attempts at something that succeeds at the first or second one.": (
+        "client.leader.WRITES_MAX",
         "agent.cgroups._MAKE_TRIES_MAX",
         "agent.runtime.exec_process.KILLS_MAX",
         "agent.cgroups._KILL_ROUNDS_MAX",
@@ -203,6 +204,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     "More than a provider sends back; a longer query is refused with 400.": (
         "apiserver.console.gate._QUERY_FIELDS_MAX",
     ),
+    "A number that ring0's operator chooses; tenants never see it.": ("api.tenant_shards.SHARDS_MAX",),
     "A rule of a decision, not a bound.": (
         "apiserver.cache.tenant_objects.FEW_MAX",
         "client.mirror_entries.FEW_MAX",

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from alcove.api.ids import TenantId
+from alcove.api.tenant_shards import shard_of
 from alcove.client.kubeconfig import load
 from alcove.testing.local import LocalProcess
 from alcove.testing.scheduler import LEASE_SECONDS
@@ -33,8 +35,8 @@ class Planes:
         for server in (self.home, self.own):
             server.start()
 
-    def controllers(self) -> LocalProcess:
-        options = ("--kubeconfig", str(self.home.admin_kubeconfig), "--planes", str(self.folder))
+    def controllers(self, *more: str) -> LocalProcess:
+        options = ("--kubeconfig", str(self.home.admin_kubeconfig), "--planes", str(self.folder), *more)
         return LocalProcess("controllers", self.directory / "controllers.log", *options, *LEASE_SECONDS)
 
     def join(self) -> None:
@@ -98,6 +100,28 @@ def test_a_dedicated_tenants_objects_are_on_its_own_plane(planes: Planes) -> Non
         for path in ("/api/v1/tenants/big/namespaces", "/api/v1/tenants/big/namespaces/default/pods"):
             assert planes.home.system.get(path).json["items"] == []
         wait_until(lambda: _is_initialized(planes.home))
+
+
+def test_a_plane_belongs_to_the_shard_of_its_tenant(planes: Planes) -> None:
+    """Its fence has one name for any number of shards: whoever had it before another number was chosen cannot write there."""
+    with planes.controllers():
+        big = make_tenant(planes)
+        wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
+        wait_until(lambda: pods(big) == 2)
+        before = planes.own.system.get(LEASE).json["spec"]["holderIdentity"]
+    with planes.controllers("--shards", "2"):
+        assert big.patch(f"{DEPLOYMENTS}/web", {"spec": {"replicas": 4}}).status == 200
+        wait_until(lambda: pods(big) == 4)
+        holder = planes.own.system.get(LEASE).json["spec"]["holderIdentity"]
+        shard = f"{LEASE}-{shard_of(TenantId('big'), 2)}-of-2"
+        assert planes.home.system.get(shard).json["spec"]["holderIdentity"] == holder != before
+        assert planes.own.system.get(f"{LEASE}-0-of-2").status == 404
+        late = planes.own.system.post(
+            "/api/v1/tenants/big/namespaces/default/configmaps",
+            {"metadata": {"name": "late"}},
+            alcove_fence=f"alcove-controllers/{before}",
+        )
+        assert late.status == 409
 
 
 def _is_initialized(server: LocalServer) -> bool:

@@ -5,10 +5,13 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from alcove.api.tenant_shards import TenantShard
 from alcove.client.keys import ObjectKey, TenantKey
 from alcove.controllers.all import CONTROLLERS
 from alcove.testing.controllers import RunningControllers
@@ -70,16 +73,20 @@ OBJECTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LocalServer]:
     """One without the tenants of other tests, which the controllers would complete first."""
-    with LocalServer(tmp_path_factory.mktemp("trace")) as running:
+    with LocalServer(tmp_path) as running:
         yield running
 
 
-@pytest.fixture
-def controllers(server: LocalServer) -> Iterator[None]:
-    with RunningControllers(server.admin_kubeconfig, CONTROLLERS):
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
+def controllers(server: LocalServer, request: pytest.FixtureRequest) -> Iterator[None]:
+    """All in one, or as two shards: each sees the tenants of the other come and go."""
+    with ExitStack() as stack:
+        for index in range(request.param):
+            shard = TenantShard(index, request.param) if request.param > 1 else None
+            stack.enter_context(RunningControllers(server.admin_kubeconfig, CONTROLLERS, shard=shard))
         yield
 
 

@@ -25,6 +25,7 @@ from alcove.api import objects
 from alcove.api.errors import ApiError, from_status
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.tenant_shards import TenantShard
 from alcove.client import paths, retry
 from alcove.client.errors import MalformedResponse, PlaneStopped, Unreachable
 from alcove.client.resources import Resource
@@ -164,15 +165,24 @@ class Client:
 
     @asynccontextmanager
     async def watch(
-        self, tenant: TenantId, selection: ListSelection, *, after: Revision | None, seconds_max: int
+        self,
+        tenant: TenantId,
+        selection: ListSelection,
+        *,
+        after: Revision | None,
+        seconds_max: int,
+        shard: TenantShard | None = None,
     ) -> AsyncIterator[Watch]:
-        """Changes after a revision; with None first all existing objects, then a bookmark, then changes.
+        """Changes after a revision; with None first all existing objects, then a bookmark, then changes. If `tenant`
+        is `all`, `shard` selects some of the tenants.
 
         Raises ApiError if the server rejects the watch.
         """
         path = paths.collection(tenant, selection.resource, selection.namespace)
         query = {**selection.query(), "watch": "1", "allowWatchBookmarks": "1"}
         query["timeoutSeconds"] = str(seconds_max)
+        if shard is not None:
+            query["tenantShard"] = str(shard)
         if after is None:
             query |= {"sendInitialEvents": "1", "resourceVersionMatch": "NotOlderThan"}
         else:

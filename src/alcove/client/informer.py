@@ -24,6 +24,7 @@ from msgspec import Struct
 from alcove.api.errors import ApiError, Gone, NotFound
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.kinds.core.control_planes import is_dedicated
+from alcove.api.tenant_shards import TenantShard
 from alcove.client.client import Client
 from alcove.client.errors import ClientError, MalformedResponse, PlaneTooLarge
 from alcove.client.keys import HOME
@@ -99,13 +100,15 @@ class Informer:
         plane_mirror: PlaneMirror,
         tenant: TenantId = ALL,
         share: PlaneShare | None = None,
+        shard: TenantShard | None = None,
     ) -> None:
-        """`share` bounds the time that events take."""
+        """`share` bounds the time that events take. `shard`: of all tenants only these are followed."""
         self._client = client
         self._mirror = mirror
         self._plane_mirror = plane_mirror
         self._tenant = tenant
         self._share = share
+        self._shard = shard
         self._failures = 0
         self._moved: Collection[TenantId] = ()
         self.state = InformerState.LISTING
@@ -128,7 +131,7 @@ class Informer:
                 await self._share.pause(CONNECT_SECONDS)
             seconds = random.randint(*WATCH_SECONDS)
             async with self._client.watch(
-                self._tenant, self._mirror.selection, after=after, seconds_max=seconds
+                self._tenant, self._mirror.selection, after=after, seconds_max=seconds, shard=self._shard
             ) as watch:
                 await self._apply_all(watch)
                 return WatchOutcome.ENDED

@@ -15,6 +15,7 @@ import orjson
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.tenant_shards import TenantShard
 from alcove.client.changes import (
     ChangeType,
     Index,
@@ -49,8 +50,11 @@ class Mirror:
         selection: ListSelection,
         indexes: Mapping[str, Index] | None = None,
         trim: Trim = without_managed_fields,
+        shard: TenantShard | None = None,
     ) -> None:
+        """`shard`: the tenants whose objects of the home plane it has; None for all."""
         self.selection = selection
+        self.shard = shard
         self._trim = trim
         self._indexes: list[Index] = []
         self._index_positions: dict[str, int] = {}
@@ -174,6 +178,8 @@ class Mirror:
 
     def owe(self, plane: PlaneId, tenant: TenantId, revision: Revision) -> None:
         """Record a write of this process: `caught_up` waits until the mirror has reached its revision."""
+        if plane == HOME and self.shard is not None and tenant not in self.shard:
+            return
         plane_mirror = self._plane_mirrors.get(plane)
         if plane_mirror is not None and plane_mirror.revision < revision and not self._is_filtered:
             self._owed[plane, tenant] = revision

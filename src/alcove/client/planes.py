@@ -23,11 +23,12 @@ import logging
 from collections.abc import Mapping
 from types import TracebackType
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.api.errors import ApiError, Forbidden, NotFound
 from alcove.api.ids import ALL, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.tenant_shards import TenantShard
 from alcove.client.changes import Index, Trim, without_managed_fields
 from alcove.client.client import DEDICATED, Client, ListSelection, Page, Permitted
 from alcove.client.errors import ClientError, PlaneLeft
@@ -35,7 +36,7 @@ from alcove.client.informer import Informer
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.plane_share import PlaneShare, SharePool
-from alcove.client.resources import TENANTS, Resource
+from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, TENANTS, Resource
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 
@@ -64,13 +65,22 @@ class _MirrorSpec(Struct, frozen=True):
 
 class Planes:
     def __init__(
-        self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None, fence: str = ""
+        self,
+        *,
+        user_agent: str = "alcove",
+        permitted: Permitted = lambda: None,
+        fence: str = "",
+        plane_fence: str = "",
+        shard: TenantShard | None = None,
     ) -> None:
         """`permitted` is called before every write to any plane and raises if this process may not write.
-        `fence` is sent with every write, and planes check it (`fencing`)."""
+        `fence` is sent with every write to the home plane, `plane_fence` with every write to others, and planes check
+        it (`fencing`). `shard`: mirrors of all tenants have only these tenants' objects of the home plane."""
         self.user_agent = user_agent
         self.permitted = permitted
+        self.shard = shard
         self._fence = fence
+        self._plane_fence = plane_fence
         self._planes: dict[PlaneId, _Plane] = {}
         self._partial: set[PlaneId] = set()
         """Planes in `join_whole` whose objects are not all listed yet."""
@@ -112,7 +122,7 @@ class Planes:
             user_agent=self.user_agent,
             wrote=wrote,
             permitted=self.permitted,
-            fence=self._fence,
+            fence=self._fence if plane == HOME else self._plane_fence,
             limits=None if plane == HOME else DEDICATED,
         )
         share = None if plane == HOME else PlaneShare(self._share_pool)
@@ -255,13 +265,21 @@ class Planes:
         spec = _MirrorSpec(selection, tenant, trim, only, outlives_plane)
         mirror = self._mirrors.get(spec)
         if mirror is None:
-            mirror = self._mirrors[spec] = Mirror(selection, indexes, trim)
+            shard = self._shard_of(selection.resource) if tenant == ALL else None
+            mirror = self._mirrors[spec] = Mirror(selection, indexes, trim, shard)
             self._by_resource.setdefault(selection.resource, []).append(mirror)
             for plane, joined in self._planes.items():
                 self._start(plane, joined, spec, mirror)
         for name, index in (indexes or {}).items():
             mirror.add_index(name, index)
         return mirror
+
+    def _shard_of(self, resource: Resource) -> TenantShard | None:
+        """Of the tenants whose objects a mirror of the resource has. Ring0 has all Tenants, and kinds that all tenants
+        have: every shard needs those."""
+        if self.shard is None or resource == TENANTS:
+            return None
+        return structs.replace(self.shard, with_system=resource == CUSTOM_RESOURCE_DEFINITIONS)
 
     def whole_mirror(self, resource: Resource) -> Mirror | None:
         """The mirror of all tenants' whole objects of a resource; None if nobody has asked for one."""
@@ -294,6 +312,7 @@ class Planes:
             return
         elsewhere = self._elsewhere if spec.tenant == ALL and mirror.selection.resource != TENANTS else ()
         plane_mirror = mirror.add_plane(plane, plane in self._partial, joined.share, elsewhere)
-        informer = Informer(joined.client, mirror, plane_mirror, spec.tenant, joined.share)
+        shard = mirror.shard if plane == HOME else None
+        informer = Informer(joined.client, mirror, plane_mirror, spec.tenant, joined.share, shard)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.fatal(name, informer.run())

@@ -50,6 +50,7 @@ class CertificateApproval(CertificateRequests):
     """Approves requests in ring0 only, because nodes belong to ring0."""
 
     name = "certificate-approval"
+    is_ring0 = True
 
     async def reconcile(self, key: ObjectKey) -> Result:
         request = self._requests.get(key)

@@ -46,7 +46,7 @@ from alcove.client.events import ControllerEvents, EventRecorder
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import NODES, Resource
+from alcove.client.resources import NODES, TENANTS, Resource
 from alcove.controllers.backup_requests import RunBackup
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import ControllerMetrics
@@ -124,6 +124,8 @@ class Controller:
     resource: ClassVar[Resource]
     """The resource that the controller's keys name."""
     workers: ClassVar[int] = 8
+    is_ring0: ClassVar[bool] = False
+    """Whether it works for ring0 or for all tenants together: of several shards only that of ring0 runs it."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
@@ -136,9 +138,15 @@ class Controller:
     async def reconcile(self, key: ObjectKey) -> Result:
         raise NotImplementedError
 
+    def tenant_of(self, key: ObjectKey) -> TenantId:
+        """The tenant that the key is reconciled for: its shard reconciles the key, and no other."""
+        if key.plane != HOME:
+            return TenantId(key.plane)
+        return TenantId(key.name) if self.resource == TENANTS else key.tenant
+
     async def background(self) -> None:
         """Runs concurrently with the reconciler, for work that has no key. The default returns
-        immediately."""
+        immediately. A controller that has such work `is_ring0`."""
 
     def mirror(
         self,

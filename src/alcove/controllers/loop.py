@@ -38,7 +38,7 @@ from alcove.client.mirror import Mirror
 from alcove.component import request_ids
 from alcove.component.log_limit import LogLimit
 from alcove.component.tasks import BackgroundTasks
-from alcove.controllers.controller import Controller, Keys, Result, ServerRefusal
+from alcove.controllers.controller import Controller, Keys, Result, ServerRefusal, WatchSource
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import QueueItem, WorkQueue
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
@@ -110,7 +110,7 @@ class ControllerLoop:
 
     async def run(self) -> None:
         for source in self.controller.sources:
-            source.subscribe(_Enqueuer(self.queue, source.keys))
+            source.subscribe(self._enqueuer(source))
         try:
             async with BackgroundTasks() as tasks:
                 tasks.restart(f"controller {self.controller.name} background", self.controller.background)
@@ -194,7 +194,16 @@ class ControllerLoop:
         """Enqueues all keys of a tenant whose queue overflowed, from the mirrors."""
         for source in self.controller.sources:
             if source.mirror is not None:
-                _enqueue_all(source.mirror, tenant_key, _Enqueuer(self.queue, source.keys))
+                _enqueue_all(source.mirror, tenant_key, self._enqueuer(source))
+
+    def _enqueuer(self, source: WatchSource) -> Subscriber:
+        shard = self.controller.context.planes.shard
+        if shard is None:
+            return _Enqueuer(self.queue, source.keys)
+        tenant_of = self.controller.tenant_of
+        return _Enqueuer(
+            self.queue, lambda change: [key for key in source.keys(change) if tenant_of(key) in shard]
+        )
 
 
 def _enqueue_all(mirror: Mirror, tenant_key: TenantKey, enqueue: Subscriber) -> None:

@@ -6,7 +6,7 @@ Updates are a few operations on plain numbers; Prometheus metric types are built
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -26,10 +26,11 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class LoopMetrics:
-    """The metrics of one controller."""
+    """The metrics of one controller, in one shard."""
 
-    def __init__(self, controller: str) -> None:
+    def __init__(self, controller: str, shard: int = 0) -> None:
         self.controller = controller
+        self.shard = shard
         self.queue: WorkQueue | None = None
         self.outcomes: Counter[str] = Counter()
         self.waited = Histogram(SECONDS)
@@ -48,7 +49,9 @@ class LoopMetrics:
 class ControllerMetrics(Collector):
     """The metrics of all controllers. `text` is the body of /metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_sharded: bool = False) -> None:
+        """`is_sharded`: series of controllers have the label `shard`."""
+        self._labels = ("name", "shard") if is_sharded else ("name",)
         self._loops: list[LoopMetrics] = []
         self.usage: dict[str, UsageAmounts] = {}
         """What tenants that used something lately have used since midnight, by tenant."""
@@ -56,51 +59,61 @@ class ControllerMetrics(Collector):
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
-    def loop(self, controller: str) -> LoopMetrics:
-        created = LoopMetrics(controller)
-        self._loops = [*(each for each in self._loops if each.controller != controller), created]
+    def loop(self, controller: str, shard: int = 0) -> LoopMetrics:
+        created = LoopMetrics(controller, shard)
+        others = (each for each in self._loops if (each.controller, each.shard) != (controller, shard))
+        self._loops = [*others, created]
         return created
+
+    def _of(self, loop: LoopMetrics) -> tuple[str, ...]:
+        """The values of the labels."""
+        return (loop.controller, str(loop.shard))[: len(self._labels)]
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield from _queues(self._loops)
-        yield _histogram(
-            "alcove_workqueue_queue_duration_seconds", "Time a key waited in the queue.", self._waited()
+        yield from self._queues()
+        yield self._histogram(
+            "alcove_workqueue_queue_duration_seconds",
+            "Time a key waited in the queue.",
+            lambda loop: loop.waited,
         )
-        yield _histogram("alcove_workqueue_work_duration_seconds", "Time a reconcile took.", self._worked())
+        yield self._histogram(
+            "alcove_workqueue_work_duration_seconds", "Time a reconcile took.", lambda loop: loop.worked
+        )
         results = CounterMetricFamily(
-            "alcove_controller_reconciles", "Reconciles by result.", labels=("name", "result")
+            "alcove_controller_reconciles", "Reconciles by result.", labels=(*self._labels, "result")
         )
         for loop in self._loops:
             for outcome, count in sorted(loop.outcomes.items()):
-                results.add_metric((loop.controller, outcome), count)
+                results.add_metric((*self._of(loop), outcome), count)
         yield results
         yield _deepest(self._loops)
         yield _most_used(self.usage)
 
-    def _waited(self) -> Iterable[tuple[str, Histogram]]:
-        return [(loop.controller, loop.waited) for loop in self._loops]
+    def _queues(self) -> Iterator[Metric]:
+        labels = self._labels
+        depth = GaugeMetricFamily("alcove_workqueue_depth", "Keys waiting in the queue.", labels=labels)
+        delayed = GaugeMetricFamily("alcove_workqueue_delayed", "Keys to be enqueued later.", labels=labels)
+        busy = GaugeMetricFamily("alcove_workqueue_busy", "Keys being reconciled.", labels=labels)
+        adds = CounterMetricFamily("alcove_workqueue_adds", "Keys enqueued.", labels=labels)
+        retries = CounterMetricFamily("alcove_workqueue_retries", "Keys retried.", labels=labels)
+        for loop in self._loops:
+            values = self._of(loop)
+            retries.add_metric(values, loop.retries)
+            if loop.queue is not None:
+                depth.add_metric(values, loop.queue.depth)
+                delayed.add_metric(values, loop.queue.delayed)
+                busy.add_metric(values, loop.queue.processing)
+                adds.add_metric(values, loop.queue.added)
+        yield from (depth, delayed, busy, adds, retries)
 
-    def _worked(self) -> Iterable[tuple[str, Histogram]]:
-        return [(loop.controller, loop.worked) for loop in self._loops]
-
-
-def _queues(loops: Sequence[LoopMetrics]) -> Iterator[Metric]:
-    depth = GaugeMetricFamily("alcove_workqueue_depth", "Keys waiting in the queue.", labels=("name",))
-    delayed = GaugeMetricFamily("alcove_workqueue_delayed", "Keys to be enqueued later.", labels=("name",))
-    busy = GaugeMetricFamily("alcove_workqueue_busy", "Keys being reconciled.", labels=("name",))
-    adds = CounterMetricFamily("alcove_workqueue_adds", "Keys enqueued.", labels=("name",))
-    retries = CounterMetricFamily("alcove_workqueue_retries", "Keys retried.", labels=("name",))
-    for loop in loops:
-        retries.add_metric((loop.controller,), loop.retries)
-        if loop.queue is not None:
-            depth.add_metric((loop.controller,), loop.queue.depth)
-            delayed.add_metric((loop.controller,), loop.queue.delayed)
-            busy.add_metric((loop.controller,), loop.queue.processing)
-            adds.add_metric((loop.controller,), loop.queue.added)
-    yield from (depth, delayed, busy, adds, retries)
+    def _histogram(self, name: str, documentation: str, of: Callable[[LoopMetrics], Histogram]) -> Metric:
+        family = HistogramMetricFamily(name, documentation, labels=self._labels)
+        for loop in self._loops:
+            family.add_metric(self._of(loop), of(loop).buckets(), of(loop).total)
+        return family
 
 
 def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
@@ -130,11 +143,4 @@ def _most_used(usage: Mapping[str, UsageAmounts]) -> Metric:
         for tenant, amount in amounts.most_common(TENANTS_SHOWN):
             if amount:
                 family.add_metric((tenant, resource), amount)
-    return family
-
-
-def _histogram(name: str, documentation: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
-    family = HistogramMetricFamily(name, documentation, labels=("name",))
-    for controller, histogram in values:
-        family.add_metric((controller,), histogram.buckets(), histogram.total)
     return family

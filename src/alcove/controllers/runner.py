@@ -54,7 +54,12 @@ async def work(
             options=runner.options,
             metrics=runner.metrics,
         )
-        controllers = [controller(context) for controller in runner.controllers]
+        shard = planes.shard
+        controllers = [
+            controller(context)
+            for controller in runner.controllers
+            if shard is None or shard.has_system or not controller.is_ring0
+        ]
         # CRDs must be synced first: custom kinds are mirrored per plane, built-in kinds for all planes.
         await metadata_cache.crds.synced()
         await metadata_cache.start()
@@ -64,6 +69,7 @@ async def work(
             await follow(planes, tasks)
         tasks.restart("event recorder", recorder.run)
         for controller in controllers:
-            loop = ControllerLoop(controller, runner.metrics.loop(controller.name))
+            metrics = runner.metrics.loop(controller.name, shard.index if shard is not None else 0)
+            loop = ControllerLoop(controller, metrics)
             tasks.fatal(f"controller {controller.name}", loop.run())
         began()

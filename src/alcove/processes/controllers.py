@@ -1,4 +1,7 @@
-"""`alcove controllers`: runs all controllers over all planes, in the process that holds the lease."""
+"""`alcove controllers`: runs all controllers over all planes, in the process that holds the lease.
+
+With several shards (`--shards`) a process runs them for the tenants of each shard whose lease it holds.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import typer
 from msgspec import structs
 
 from alcove.api.errors import ApiError
+from alcove.api.tenant_shards import TenantShard
 from alcove.client import fencing
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
@@ -44,7 +48,7 @@ def run_controllers(config: ControllersConfig) -> str:
         NetworkTemplate.load(config.options.default_network_template)
     except BadTemplate as error:
         return str(error)
-    metrics = ControllerMetrics()
+    metrics = ControllerMetrics(is_sharded=config.shards > 1)
     leader_work = LeaderWork(
         lease=NAME,
         user_agent=NAME,
@@ -52,6 +56,7 @@ def run_controllers(config: ControllersConfig) -> str:
         run=lambda term: _run(term, config.options, metrics),
         # Also after losing the lease: the new leader needs the API server's capacity first.
         pause_seconds=AGAIN_SECONDS,
+        has_shards=True,
     )
     return run_as_leader(config, leader_work)
 
@@ -67,20 +72,24 @@ async def _run(term: LeaderTerm, options: ControllerOptions, metrics: Controller
             authorities[plane] = user.ca_pem.decode()
 
     async def follow(planes: Planes, tasks: BackgroundTasks) -> None:
-        joining = PlaneJoining(planes, tasks, term.leader.fence, term.leader.confirm)
-        await term.dedicated.follow(planes, joining, tasks, on_plane_change)
+        joining = PlaneJoining(planes, tasks, term.leader.plane_fence, term.leader.confirm)
+        await term.dedicated.follow(planes, joining, tasks, on_plane_change, planes.shard)
 
     options = structs.replace(options, connect_plane=partial(_connect, term))
     runner = ControllerRunner(
         controllers=CONTROLLERS, clock=time.time, authorities=authorities, options=options, metrics=metrics
     )
     try:
-        await work(runner, term.planes, term.home, lambda: typer.echo("leading"), follow)
+        await work(runner, term.planes, term.home, lambda: typer.echo(_announcement(term.shard)), follow)
     except* (ClientError, ApiError) as errors:
         log.warning(
             "controllers stopped; restarting",
             extra={"errors": [str(error) for error in errors.exceptions]},
         )
+
+
+def _announcement(shard: TenantShard) -> str:
+    return "leading" if shard.count == 1 else f"leading shard {shard}"
 
 
 @asynccontextmanager
@@ -91,7 +100,7 @@ async def _connect(term: LeaderTerm, url: str, authority: str) -> AsyncIterator[
     leader = term.leader
     try:
         unfenced = Client(pool, user_agent=NAME, permitted=leader.check)
-        await fencing.take(unfenced, leader.fence, leader.confirm)
-        yield Client(pool, user_agent=NAME, permitted=leader.check, fence=leader.fence)
+        await fencing.take(unfenced, leader.plane_fence, leader.confirm)
+        yield Client(pool, user_agent=NAME, permitted=leader.check, fence=leader.plane_fence)
     finally:
         await pool.close()

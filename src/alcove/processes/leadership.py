@@ -2,6 +2,9 @@
 
 A process without the lease holds no state. It reads all planes when it becomes leader, so that everything
 it acts on was read after the previous leader had stopped.
+
+Work can be divided into shards of tenants, each with a lease (`client/shard_leases.py`). A process leads in each shard that it
+holds as if it were alone, with mirrors, a fence and terms of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -21,6 +25,7 @@ import uvloop
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
+from alcove.api.tenant_shards import TenantShard
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig
@@ -28,10 +33,14 @@ from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.leader import LeaderElector, LeaderTiming
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool, RequestLimits
+from alcove.client.shard_leases import ShardLeases
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.plane_follower import DedicatedPlanes
 from alcove.processes.probes import serve_probes
+
+OTHER_DIVISION_SECONDS = 2.0
+"""Up to this is waited before it is looked again whether another number of shards is in use."""
 
 
 class LeaderConfig(Struct, frozen=True, kw_only=True):
@@ -43,6 +52,8 @@ class LeaderConfig(Struct, frozen=True, kw_only=True):
     probe_port: int | None = None
     """Loopback port for /metrics, /healthz and /readyz. None to serve nothing."""
     timing: LeaderTiming = LeaderTiming()
+    shards: int = 1
+    """Into how many shards of tenants the work is divided; the same for all processes."""
 
 
 class LeaderTerm(Struct, frozen=True, kw_only=True):
@@ -55,6 +66,8 @@ class LeaderTerm(Struct, frozen=True, kw_only=True):
     """The process's user on the home plane."""
     home: HttpPool
     dedicated: DedicatedPlanes
+    shard: TenantShard
+    """The tenants to work for."""
 
 
 class LeaderWork(Struct, frozen=True, kw_only=True):
@@ -67,6 +80,8 @@ class LeaderWork(Struct, frozen=True, kw_only=True):
     """One term; cancelled when the lease is lost. What it raises ends the process."""
     pause_seconds: float = 0.0
     """Pause after each term."""
+    has_shards: bool = False
+    """Whether processes may divide the work: then all have to divide it alike."""
 
 
 def run_as_leader(config: LeaderConfig, work: LeaderWork) -> str:
@@ -81,29 +96,53 @@ def run_as_leader(config: LeaderConfig, work: LeaderWork) -> str:
 
 
 async def _lead(config: LeaderConfig, work: LeaderWork) -> None:
-    """Leads term after term, until cancelled."""
+    """Leads in each shard term after term, until cancelled."""
     user = kubeconfig.load(config.kubeconfig)
     # The lease has its own connection: renewals must not wait for other requests.
     home, lease_transport = HttpPool(user), HttpPool(user, RequestLimits(connections_max=1))
     dedicated = DedicatedPlanes.load(config.kubeconfig, config.planes, config.planes_directory)
-    leader = LeaderElector(
-        Client(lease_transport, user_agent=work.user_agent), work.lease, identity(), time.time, config.timing
-    )
-    async with (
-        serve_probes(config.probe_port, work.metrics, lambda: leader.is_leading),
-        BackgroundTasks() as tasks,
-    ):
-        tasks.restart("memory trimming", keep_trimmed)
+    lease_client = Client(lease_transport, user_agent=work.user_agent)
+    leases = ShardLeases(lease_client, work.lease, identity(), config.shards, time.time, config.timing)
+
+    def term(index: int) -> LeaderTerm:
+        leader, shard = leases.electors[index], TenantShard(index, config.shards)
+        planes = Planes(
+            user_agent=work.user_agent,
+            permitted=leader.check,
+            fence=leader.fence,
+            plane_fence=leader.plane_fence,
+            shard=shard if shard.count > 1 else None,
+        )
+        return LeaderTerm(
+            leader=leader, planes=planes, user=user, home=home, dedicated=dedicated, shard=shard
+        )
+
+    async with serve_probes(config.probe_port, work.metrics, lambda: leases.held > 0):
         try:
-            while True:
-                async with leader.leading() as lost:
-                    planes = Planes(user_agent=work.user_agent, permitted=leader.check, fence=leader.fence)
-                    term = LeaderTerm(leader=leader, planes=planes, user=user, home=home, dedicated=dedicated)
-                    await until_lost(lost, work.run(term))
-                await asyncio.sleep(work.pause_seconds)
+            async with BackgroundTasks() as tasks:
+                tasks.restart("memory trimming", keep_trimmed)
+                if config.shards > 1:
+                    tasks.restart("spreading of shards", leases.keep_spread)
+                for index in range(config.shards):
+                    tasks.fatal(f"shard {index}", _lead_shard(index, leases, work, term))
         finally:
             for transport in (home, lease_transport):
                 await transport.close()
+
+
+async def _lead_shard(
+    index: int, leases: ShardLeases, work: LeaderWork, term: Callable[[int], LeaderTerm]
+) -> None:
+    """Leads in one shard term after term, until cancelled."""
+    while True:
+        pause_seconds = work.pause_seconds
+        async with leases.electors[index].leading() as lost:
+            if not work.has_shards or await leases.is_only_division():
+                await until_lost(lost, work.run(term(index)))
+            else:
+                # Of two processes that have just seen each other, one tries again first.
+                pause_seconds += random.uniform(0, OTHER_DIVISION_SECONDS)
+        await asyncio.sleep(pause_seconds)
 
 
 def identity() -> str:

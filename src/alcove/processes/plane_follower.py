@@ -30,6 +30,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.control_planes import is_dedicated, is_foreign
 from alcove.api.kinds.core.plane_sleep import is_stopped
 from alcove.api.objects import Object
+from alcove.api.tenant_shards import TenantShard
 from alcove.client import kubeconfig
 from alcove.client.client import ListSelection
 from alcove.client.errors import BadKubeconfig, PlaneStopped
@@ -237,20 +238,26 @@ class DedicatedPlanes(Struct, frozen=True):
         joins: PlaneJoins,
         tasks: BackgroundTasks,
         on_plane_change: OnPlaneChange = lambda _plane, _account: None,
+        shard: TenantShard | None = None,
     ) -> None:
-        """Joins the planes, and starts tasks that follow further ones and close connections when they are
+        """Joins the planes of all tenants, or of those of a shard, and starts tasks that follow further ones and close connections when they are
         cancelled. `home` has joined the home plane. When it returns, `joins` has every plane there is: a plane that a
         process does not know would look like one that was removed."""
-        transports = [HttpPool(user, DEDICATED) for user in self.planes.values()]
+        planes = {plane: user for plane, user in self.planes.items() if _is_in(plane, shard)}
+        transports = [HttpPool(user, DEDICATED) for user in planes.values()]
         tasks.fatal("dedicated planes", _close_at_end(transports))
-        for (plane, user), transport in zip(self.planes.items(), transports, strict=True):
+        for (plane, user), transport in zip(planes.items(), transports, strict=True):
             on_plane_change(plane, user)
             joins.join(plane, transport)
         sources: list[PlaneSource] = [] if self.directory is None else [DirectoryPlanes(self.directory)]
         for source in (*sources, TenantPlanes(home, self.own)):
-            follower = PlaneFollower(source, joins, on_plane_change)
+            follower = PlaneFollower(source, joins, on_plane_change, shard)
             await follower.poll()
             tasks.fatal("planes", follower.run())
+
+
+def _is_in(plane: PlaneId, shard: TenantShard | None) -> bool:
+    return shard is None or TenantId(plane) in shard
 
 
 async def _close_at_end(transports: Sequence[HttpPool]) -> None:
@@ -264,7 +271,15 @@ async def _close_at_end(transports: Sequence[HttpPool]) -> None:
 class PlaneFollower:
     """Joins the planes of the source and leaves removed ones. `run` until cancelled."""
 
-    def __init__(self, source: PlaneSource, planes: PlaneJoins, on_plane_change: OnPlaneChange) -> None:
+    def __init__(
+        self,
+        source: PlaneSource,
+        planes: PlaneJoins,
+        on_plane_change: OnPlaneChange,
+        shard: TenantShard | None = None,
+    ) -> None:
+        """`shard`: the tenants whose planes are joined; None for all."""
+        self._shard = shard
         self._source = source
         self._planes = planes
         self._on_plane_change = on_plane_change
@@ -282,7 +297,9 @@ class PlaneFollower:
                 await transport.close()
 
     async def poll(self) -> None:
-        found = await self._source.read()
+        found = {
+            plane: each for plane, each in (await self._source.read()).items() if _is_in(plane, self._shard)
+        }
         for plane in [each for each in self._joined if each not in found]:
             await self._leave(plane)
         for plane, each in found.items():

@@ -66,7 +66,7 @@ async def _run(term: LeaderTerm, is_fair: bool, metrics: SchedulerMetrics) -> No
         planes,
         core,
         note,
-        fence=leader.fence,
+        fence=leader.plane_fence,
         confirm=leader.confirm,
         clock=time.monotonic,
         wall=time.time,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from alcove.api.tenant_shards import TenantShard
 from alcove.client import kubeconfig
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
@@ -39,10 +40,12 @@ class RunningControllers:
         clock: Callable[[], float] = time.time,
         awaited: Collection[str] = (),
         follow: Follow | None = None,
+        shard: TenantShard | None = None,
     ) -> None:
         """`through` wraps the transport to the server, for example to inject faults. `awaited` are dedicated planes that
-        do not respond; `follow` joins others."""
+        do not respond; `follow` joins others. `shard`: the tenants that they work for; None for all."""
         self._follow = follow
+        self._shard = shard
         self._clock = clock
         self._awaited = awaited
         self._path = path
@@ -93,7 +96,7 @@ class RunningControllers:
             metrics=ControllerMetrics(),
         )
         try:
-            planes = Planes()
+            planes = Planes(shard=self._shard)
             planes.awaited.update(map(PlaneId, self._awaited))
             await work(wanted, planes, self._through(transport), self._started.set, self._follow)
         finally:

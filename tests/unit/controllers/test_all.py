@@ -11,7 +11,7 @@ from alcove.api.objects import Object
 from alcove.client.changes import ObjectChange
 from alcove.client.client import ListSelection
 from alcove.client.events import EventRecorder
-from alcove.client.keys import HOME
+from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.planes import Planes
 from alcove.client.resources import (
@@ -32,9 +32,11 @@ from alcove.client.resources import (
 from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import Controller, ControllerContext, WatchSource
 from alcove.controllers.metadata_cache import MetadataCache
+from alcove.controllers.network.orphans import OrphanController
 from alcove.network.owners import NETWORK_MARK
 from alcove.testing.reads import count_reads
 from alcove.vpc.defaults import DEFAULT_SUBNET, DEFAULT_VPC
+from alcove.vpc.vpc_cache import key_of
 
 
 def made(planes: Planes) -> list[Controller]:
@@ -60,26 +62,67 @@ async def test_nodes_are_ring0s_alone() -> None:
         assert nodes == [planes.mirror(ListSelection(NODES), tenant=SYSTEM, only=HOME)]
 
 
+def test_work_without_a_key_is_ring0s() -> None:
+    """Otherwise each shard would do it."""
+    with_background = [each for each in CONTROLLERS if each.background is not Controller.background]
+    assert with_background and all(each.is_ring0 for each in with_background)
+
+
+async def test_a_tenant_and_its_plane_are_of_the_shard_of_its_name() -> None:
+    async with Planes() as planes:
+        for controller in made(planes):
+            if controller.resource != VPC_ENDPOINTS:  # Those are at home only.
+                assert controller.tenant_of(ObjectKey(PlaneId("acme"), SYSTEM, "", "x")) == "acme"
+            if controller.resource == TENANTS:
+                assert controller.tenant_of(ObjectKey(HOME, SYSTEM, "", "acme")) == "acme"
+                assert not controller.is_ring0
+
+
+async def test_an_address_is_of_the_shard_of_who_has_it() -> None:
+    async with Planes() as planes:
+        mirrors = FullMirrors(planes)
+        [orphans] = [each for each in mirrors.controllers if isinstance(each, OrphanController)]
+        mirrors.add(VPC_ENDPOINTS, SYSTEM, "of-a-pod", spec={"pod": "acme/default/web"})
+        mirrors.add(VPC_ENDPOINTS, SYSTEM, "of-a-gateway", spec={"pod": "gateway on n1"})
+        assert orphans.tenant_of(key_of("of-a-pod")) == "acme"
+        assert orphans.tenant_of(key_of("of-a-gateway")) == SYSTEM
+
+
+async def test_what_concerns_a_tenant_is_reconciled_in_its_shard() -> None:
+    """Other shards do not have its objects: to them it would look empty. Only what works with ring0's objects alone, which all
+    shards have, may be elsewhere."""
+    async with Planes() as planes:
+        mirrors = FullMirrors(planes)
+        mirrors.add_tenant("acme")
+        mirrors.remove(TENANTS, SYSTEM, "acme")
+        found = {(each.name, each.tenant_of(key)) for each, key in mirrors.keys if not each.is_ring0}
+        assert {tenant for _, tenant in found} == {"acme"}
+        assert {"tenant", "network", "pod-network", "address"} <= {name for name, _ in found}
+
+
 class FullMirrors:
     """All controllers, which compute the keys to enqueue for each change, over mirrors that are filled by hand."""
 
     def __init__(self, planes: Planes) -> None:
         self._revisions = count(1)
         self._parts: dict[Resource, list[PlaneMirror]] = {}
-        controllers = made(planes)
+        self.controllers = made(planes)
         for mirror in planes.mirrors():
             if not mirror.selection.fields:
                 part = mirror.add_plane(HOME)
                 self._parts.setdefault(mirror.selection.resource, []).append(part)
-        for controller in controllers:
-            for source in controller.sources:
-                source.subscribe(partial(self._enqueue, source))
         self.enqueued = 0
+        self.keys: list[tuple[Controller, ObjectKey]] = []
+        for controller in self.controllers:
+            for source in controller.sources:
+                source.subscribe(partial(self._enqueue, controller, source))
         self.add(VPCS, SYSTEM, DEFAULT_VPC, spec={"vni": 1, "status": "Provisioned"})
         self.add(SUBNETS, SYSTEM, DEFAULT_SUBNET, spec={"vpc": DEFAULT_VPC, "status": "Provisioned"})
 
-    def _enqueue(self, source: WatchSource, change: ObjectChange) -> None:
-        self.enqueued += len(list(source.keys(change)))
+    def _enqueue(self, controller: Controller, source: WatchSource, change: ObjectChange) -> None:
+        keys = list(source.keys(change))
+        self.enqueued += len(keys)
+        self.keys += [(controller, key) for key in keys]
 
     def add(self, resource: Resource, tenant: str, name: str, namespace: str = "", **rest: Object) -> None:
         uid = f"{resource.resource}/{tenant}/{namespace}/{name}"

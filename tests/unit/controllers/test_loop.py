@@ -8,6 +8,7 @@ import pytest
 from alcove.api.errors import Conflict, Details, Forbidden, NotFound, ServiceUnavailable, StatusCause
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.api.objects import Object
+from alcove.api.tenant_shards import TenantShard, shard_of
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, PlaneLeft, ServerBehind, Unreachable
@@ -44,7 +45,8 @@ def _no_client(_plane: PlaneId) -> Client:
 class Rig:
     """A loop over a mirror that the test writes itself."""
 
-    def __init__(self, reconcile: Reconcile, workers: int = 2) -> None:
+    def __init__(self, reconcile: Reconcile, workers: int = 2, shard: TenantShard | None = None) -> None:
+        self._shard = shard
         self._reconcile = reconcile
         self._workers = workers
         self.called: list[str] = []
@@ -53,7 +55,7 @@ class Rig:
         clock = VirtualClock()
 
         async def body() -> None:
-            async with Planes() as planes:
+            async with Planes(shard=self._shard) as planes:
                 self.recorder = Listening(clock)
                 self.loop = self._loop(planes, clock)
                 mirror = self.loop.controller.reads[0]
@@ -109,6 +111,20 @@ def test_a_change_is_reconciled_once() -> None:
         assert rig.loop.metrics.outcomes == {"done": 1}
 
     Rig(fine).run(scenario)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_shard_reconciles_its_own_tenants_only(index: int) -> None:
+    """Even if a mirror has objects of others."""
+    tenants = [TenantId(f"t{number}") for number in range(30)]
+
+    async def scenario(rig: Rig) -> None:
+        for tenant in tenants:
+            rig.change(tenant, f"of-{tenant}")
+        await asyncio.sleep(60)
+        assert rig.called == [f"of-{tenant}" for tenant in tenants if shard_of(tenant, 3) == index]
+
+    Rig(fine, shard=TenantShard(index, 3)).run(scenario)
 
 
 def test_what_asks_for_later_is_called_then() -> None:

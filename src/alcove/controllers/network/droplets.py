@@ -20,6 +20,7 @@ NOT_READY = "NotReady"
 
 class DropletController(Controller):
     name = "droplet"
+    is_ring0 = True
     resource = NODES
 
     def __init__(self, context: ControllerContext) -> None:

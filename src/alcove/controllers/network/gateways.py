@@ -37,6 +37,7 @@ class GatewayController(Controller):
     """Its keys do not name endpoints but `{vni}.{droplet}`: one for each network on each droplet."""
 
     name = "gateway"
+    is_ring0 = True
     resource = VPC_ENDPOINTS
 
     def __init__(self, context: ControllerContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api import objects
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.mizar import OWNER_LABEL, SCALED
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
@@ -36,6 +37,12 @@ class OrphanController(Controller):
         self.on(cache.endpoints, lambda change: (change.key,) if change.kind is ChangeType.ADDED else ())
         self.on(self._pods, self._of_owner)
         self.on(self._services, self._of_owner)
+
+    def tenant_of(self, key: ObjectKey) -> TenantId:
+        """The tenant of the pod or service that has the address."""
+        endpoint = self._cache.endpoints.get(key)
+        ref = OwnerRef.parse(spec_of(endpoint, "pod")) if endpoint else None
+        return ref.tenant if ref is not None else SYSTEM
 
     def _of_owner(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.kind is not ChangeType.DELETED:

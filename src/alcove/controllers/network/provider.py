@@ -78,6 +78,7 @@ def _duty_facts(droplet: Object) -> _DutyFacts:
 
 class VpcController(Controller):
     name = "vpc"
+    is_ring0 = True
     resource = VPCS
     workers = 32
 
@@ -122,6 +123,7 @@ class VpcController(Controller):
 
 class SubnetController(Controller):
     name = "subnet"
+    is_ring0 = True
     resource = SUBNETS
     workers = 32
 
@@ -161,6 +163,7 @@ class SubnetController(Controller):
 
 class EndpointController(Controller):
     name = "vpc-endpoint"
+    is_ring0 = True
     resource = VPC_ENDPOINTS
 
     def __init__(self, context: ControllerContext) -> None:

@@ -24,6 +24,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 
 class NodeLifecycle(Controller):
     name = "node"
+    is_ring0 = True
     resource = NODES
     workers = 8
 

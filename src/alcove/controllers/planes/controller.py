@@ -377,6 +377,9 @@ class PlaneController(Controller):
         return port
 
     def _is_free(self, port: int, given: Collection[int]) -> bool:
+        shard = self.context.planes.shard
+        if shard is not None and port % shard.count != shard.index:
+            return False  # Another shard may be giving it to a tenant at this moment.
         return port not in given and not self._sets.find_keys(_PORT, HOME, SYSTEM, str(port))
 
 

@@ -79,7 +79,9 @@ class TenantController(Controller):
 
     def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
         tenant = TenantId(change.key.name)
-        is_terminating = "deletionTimestamp" in change.obj["metadata"]
+        # Not only by `reconcile`, which is not called for tenants of other shards.
+        is_gone = change.kind is ChangeType.DELETED
+        is_terminating = not is_gone and "deletionTimestamp" in change.obj["metadata"]
         (self._terminating.add if is_terminating else self._terminating.discard)(tenant)
         return {change.key, tenant_key(tenant)}
 

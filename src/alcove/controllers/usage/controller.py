@@ -38,6 +38,7 @@ _ONE_KEY = ObjectKey(HOME, SYSTEM, "", "all")
 
 class UsageController(Controller):
     name = "usage"
+    is_ring0 = True
     resource = USAGE_REPORTS
     workers = 1
 

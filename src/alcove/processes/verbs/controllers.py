@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from alcove.api.tenant_shards import SHARDS_MAX
 from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.options import (
@@ -34,12 +35,20 @@ def controllers(
     usage_retention_days: Annotated[
         int, typer.Option(min=1, max=400, help="Days that records of what tenants have used are kept.")
     ] = 32,
+    shards: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=SHARDS_MAX,
+            help="Shards of tenants that the work is divided into. Processes with the same number share them.",
+        ),
+    ] = 1,
     probe_port: ProbePort = None,
     lease_seconds: LeaseSeconds = 15.0,
     log_level: LevelOption = Level.INFO,
     log_format: FormatOption = Form.TEXT,
 ) -> None:
-    """Run all controllers, with leader election."""
+    """Run all controllers, with leader election. With `--shards N`, N processes can each work for a part of the tenants."""
     from alcove.client.kubeconfig import default_path
     from alcove.client.leader import LeaderTiming
     from alcove.controllers.controller import ControllerOptions
@@ -60,6 +69,7 @@ def controllers(
         ),
         probe_port=probe_port,
         timing=LeaderTiming.of(lease_seconds),
+        shards=shards,
     )
     configure("controllers", log_level, log_format)
     if message := run_controllers(config):
