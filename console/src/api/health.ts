@@ -45,7 +45,14 @@ export async function serverHealth(): Promise<ServerHealth> {
 
 export async function leaders(now = Date.now()): Promise<Part[]> {
   const list = await json<KubeList>("GET", collection(SYSTEM, LEASES, "kube-system"));
-  return LEADERS.map((name) => leaderOf(name, list.items.find((lease) => lease.metadata.name === name), now));
+  return LEADERS.flatMap((name) => leadersOf(name, list.items, now));
+}
+
+/** The leader, or the one of each shard if the work is divided (`alcove controllers --shards N`). */
+export function leadersOf(name: string, leases: KubeObject[], now: number): Part[] {
+  const shards = leases.filter((lease) => new RegExp(`^${name}-\\d+-of-\\d+$`).test(lease.metadata.name));
+  if (shards.length) return shards.map((lease) => leaderOf(lease.metadata.name, lease, now));
+  return [leaderOf(name, leases.find((lease) => lease.metadata.name === name), now)];
 }
 
 export function leaderOf(name: string, lease: KubeObject | undefined, now: number): Part {
