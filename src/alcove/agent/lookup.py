@@ -34,6 +34,8 @@ from alcove.client.resources import (
 
 CACHE_SECONDS = 5.0
 CACHE_ENTRIES_MAX = 4096
+CACHE_BYTES_MAX = 64 << 20
+"""Of all objects in the cache, as JSON."""
 PLANE_ENTRY_BYTES_MAX = 64 << 10
 """Of an object of a dedicated plane, whose API server may send any number of large ones; larger ones are read each
 time."""
@@ -44,6 +46,7 @@ _CacheKey = tuple[Resource, ObjectKey]
 class _CacheEntry(Struct, frozen=True):
     until: float
     object: Object | None
+    size_bytes: int = 0
 
 
 class ObjectLookup:
@@ -57,6 +60,7 @@ class ObjectLookup:
         self._clock = clock
         self._seconds = seconds
         self._cache: dict[_CacheKey, _CacheEntry] = {}
+        self._cached_bytes = 0
         self._locks: WeakValueDictionary[_CacheKey, asyncio.Lock] = WeakValueDictionary()
 
     async def config_map(self, key: PodKey, name: str) -> Object | None:
@@ -130,7 +134,8 @@ class ObjectLookup:
     def forget(self, key: PodKey) -> None:
         """Removes the pod's tenant from the cache."""
         tenant_key = key.object_key.tenant_key
-        self._cache = {each: entry for each, entry in self._cache.items() if each[1].tenant_key != tenant_key}
+        for each in [each for each in self._cache if each[1].tenant_key == tenant_key]:
+            self._drop(each)
 
     async def _get(self, resource: Resource, key: ObjectKey) -> Object | None:
         cache_key = (resource, key)
@@ -150,17 +155,29 @@ class ObjectLookup:
 
     def _store(self, cache_key: _CacheKey, obj: Object | None) -> _CacheEntry:
         now = self._clock()
-        if len(self._cache) >= CACHE_ENTRIES_MAX:
-            self._cache = {each: entry for each, entry in self._cache.items() if now < entry.until}
-            while len(self._cache) >= CACHE_ENTRIES_MAX:
-                self._cache.pop(next(iter(self._cache)))
+        self._drop(cache_key)
+        size = len(orjson.dumps(obj)) if obj is not None else 0
         is_dedicated = self._planes.serving(cache_key[1].tenant) != HOME
-        if obj is not None and is_dedicated and len(orjson.dumps(obj)) > PLANE_ENTRY_BYTES_MAX:
+        if is_dedicated and size > PLANE_ENTRY_BYTES_MAX:
             return _CacheEntry(now, obj)
         # A missing object is likely to be created soon, since a pod waits for it.
         until = now + (self._seconds if obj is not None else min(self._seconds, 1.0))
-        self._cache[cache_key] = entry = _CacheEntry(until, obj)
+        self._cache[cache_key] = entry = _CacheEntry(until, obj, size)
+        self._cached_bytes += size
+        # The first are the oldest, and nobody else looks at those that are over: they would stay, whatever their size.
+        while self._cache and self._is_over(oldest := next(iter(self._cache)), now):
+            self._drop(oldest)
         return entry
+
+    def _is_over(self, oldest: _CacheKey, now: float) -> bool:
+        """Whether the oldest entry has to go, for its age or for want of room."""
+        is_full = len(self._cache) > CACHE_ENTRIES_MAX or self._cached_bytes > CACHE_BYTES_MAX
+        return is_full or self._cache[oldest].until <= now
+
+    def _drop(self, cache_key: _CacheKey) -> None:
+        entry = self._cache.pop(cache_key, None)
+        if entry is not None:
+            self._cached_bytes -= entry.size_bytes
 
 
 async def _or_none(request: Awaitable[Object]) -> Object | None:

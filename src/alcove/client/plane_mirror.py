@@ -31,14 +31,23 @@ Accepts = Callable[[TenantId, Name], bool]
 UNSORTED_MAX = 64
 """The objects of a namespace are found by looking at all of a tenant's, up to this number of them."""
 
+SHARED_LENGTH_MAX = 256
+"""Characters of the values of an object that it shares with others."""
+
 _encode = msgspec.json.Encoder().encode
 """Not orjson's encoder: its results keep their whole output buffer alive, at least 4 KB."""
 
 
 @lru_cache(maxsize=4096)
-def _shared(indexed: IndexedValues) -> IndexedValues:
-    """One tuple for the many objects that have the same values."""
+def _one(indexed: IndexedValues) -> IndexedValues:
     return indexed
+
+
+def _shared(indexed: IndexedValues) -> IndexedValues:
+    """One tuple for the many objects that have the same values. Long values, such as uids of owners that a tenant made up, are
+    held by their objects alone: these would stay here when the objects are gone."""
+    is_short = sum(len(value) for values in indexed for value in values) <= SHARED_LENGTH_MAX
+    return _one(indexed) if is_short else indexed
 
 
 @lru_cache(maxsize=4096)

@@ -7,17 +7,19 @@ policy has new entries, and the single entry of the port selects the policy in f
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 
 from msgspec import Struct
 
+from alcove.api.weighed_cache import WeighedCache
 from alcove.dataplane.address import pack_prefix
 from alcove.dataplane.maps import CLASS, PEER_KEY, RULE_KEY, WORD
 from alcove.dataplane.model import PortRange, TrafficProfile, TrafficRule
 
 ALL_IPV4 = pack_prefix(IPv4Network("0.0.0.0/0"))
 ALL_PEERS = (ALL_IPV4, pack_prefix(IPv6Network("::/0")))
+KEPT_ENTRIES_MAX = 1 << 21
+"""Peers and rules in compiled profiles that are kept for the next pass: more than fit into the maps."""
 DENIED = 0
 ALLOWED = WORD.pack(1)
 _PROFILE_BITS = 64
@@ -37,12 +39,22 @@ class CompiledPolicy(Struct, frozen=True):
     rules: dict[bytes, bytes]
 
 
+_kept: WeighedCache[TrafficProfile, CompiledPolicy] = WeighedCache(KEPT_ENTRIES_MAX)
+
+
 def name_of(content: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") or 1
 
 
-@lru_cache(maxsize=4096)
 def compile_profile(profile: TrafficProfile) -> CompiledPolicy:
+    compiled = _kept.get(profile)
+    if compiled is None:
+        compiled = _compiled(profile)
+        _kept.put(profile, compiled, 1 + len(compiled.peers) + len(compiled.rules))
+    return compiled
+
+
+def _compiled(profile: TrafficProfile) -> CompiledPolicy:
     peers = _peers(profile.rules)
     classes = {ports: _class(ports) for ports in set(peers.values())}
     content = repr(sorted((bits, raw, classes[ports][0]) for (bits, raw), ports in peers.items()))

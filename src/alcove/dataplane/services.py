@@ -1,10 +1,10 @@
 """Compiles services to map entries. Pure: no I/O. See `bpf/lib/service.h` for the lookup."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from msgspec import Struct
 
+from alcove.api.weighed_cache import WeighedCache
 from alcove.dataplane.address import Address, pack
 from alcove.dataplane.maps import (
     BACKEND,
@@ -20,7 +20,11 @@ from alcove.dataplane.policies import name_of
 
 MEMBER = WORD.pack(1)
 TICK_SECONDS = 2**30 / 1e9
+KEPT_BACKENDS_MAX = 1 << 19
+"""Backends in compiled sets that are kept for the next pass: more than fit into the map."""
 _DIRECT = SERVICE.pack(0, 0, 0, SERVICE_DIRECT)
+_BackendSet = tuple[int, tuple[bytes, ...]]
+_kept_sets: WeighedCache[tuple[ServiceBackend, ...], _BackendSet] = WeighedCache(KEPT_BACKENDS_MAX)
 
 
 class CompiledServices(Struct, frozen=True):
@@ -37,12 +41,15 @@ def ticks(seconds: float) -> int:
     return max(1, round(seconds / TICK_SECONDS)) if seconds else 0
 
 
-@lru_cache(maxsize=65536)
-def _backend_set(backends: tuple[ServiceBackend, ...]) -> tuple[int, tuple[bytes, ...]]:
+def _backend_set(backends: tuple[ServiceBackend, ...]) -> _BackendSet:
     """The set's name, and its packed members in canonical order."""
-    packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
-        set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
-    return name_of(b"".join(packed)), packed
+    found = _kept_sets.get(backends)
+    if found is None:
+        packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
+            set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
+        found = name_of(b"".join(packed)), packed
+        _kept_sets.put(backends, found, 1 + len(backends))
+    return found
 
 
 def compile_services(services: Iterable[DataplaneService]) -> CompiledServices:

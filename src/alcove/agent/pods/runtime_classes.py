@@ -17,6 +17,7 @@ from alcove.agent.runtime.handlers import RuntimeHandlers
 from alcove.agent.trusted_tenants import is_ring0
 from alcove.api.errors import ApiError, Forbidden, NotFound
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.names import LABEL_LENGTH_MAX
 from alcove.api.objects import Object
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, PlaneId
@@ -84,6 +85,7 @@ class RuntimeClasses:
             ) from error
         if len(self._handler_cache) >= CACHE_ENTRIES_MAX:
             self._handler_cache.clear()
-        handler = str(runtime_class.get("handler") or "")
+        # A dedicated plane may send a longer one than there are, which must not stay in memory.
+        handler = str(runtime_class.get("handler") or "")[: LABEL_LENGTH_MAX + 1]
         self._handler_cache[plane, tenant, name] = (now + CACHE_SECONDS, handler)
         return handler

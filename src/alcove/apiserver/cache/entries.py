@@ -15,7 +15,7 @@ from msgspec import Struct
 from alcove.api.encode import splice
 from alcove.api.ids import GroupResource, Key, Revision
 from alcove.api.objects import Object
-from alcove.api.resources import PODS
+from alcove.api.resources import ENDPOINT_SLICES, PODS
 from alcove.api.shared_bodies import PackedBody, SharedBodies
 from alcove.apiserver.cache.recent import RecentEntries
 
@@ -104,6 +104,7 @@ _UIDS = msgspec.json.Decoder(_Identified)
 _PARTS: dict[GroupResource, msgspec.json.Decoder[Any]] = {
     PODS: msgspec.json.Decoder(_Pod),
     _VPC_ENDPOINTS: msgspec.json.Decoder(_Endpoint),
+    ENDPOINT_SLICES: _LABELS,  # All of a namespace are searched by label for each call of a service.
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
@@ -31,6 +31,22 @@ class CacheSnapshot:
             entries = namespaces.get(each, {})
             for name in sorted(entries):
                 yield entries[name].object
+
+    def entries(self, resource: GroupResource) -> Iterator[CacheEntry]:
+        """All of them, in no order."""
+        for entries in self._resources[resource].values():
+            yield from entries.values()
+
+    def labelled(
+        self, resource: GroupResource, namespace: str, matches: Callable[[Mapping[str, str]], bool]
+    ) -> Iterator[CacheEntry]:
+        """The entries of a namespace whose labels match, by name. Only the labels of the others are decoded."""
+        entries = self._resources[resource].get(namespace, {})
+        return (entries[name] for name in sorted(entries) if matches(entries[name].labels))
+
+    def size_bytes(self, resource: GroupResource, namespace: str) -> int:
+        """About how many bytes the objects of a namespace have."""
+        return sum(entry.size for entry in self._resources[resource].get(namespace, {}).values())
 
     def namespaces(self, tenant: TenantId, resource: GroupResource) -> Iterable[str]:
         """The namespaces that have an object of this resource."""

@@ -28,6 +28,10 @@ THREADS = 16
 LOOKUPS_PER_TENANT = 2
 KEPT_SECONDS = 30.0
 KEPT_MAX = 1024
+SLICES_BYTES_MAX = 1 << 20
+"""Of the EndpointSlices of a service among which one endpoint is chosen; further ones are not."""
+NAME_LENGTH_MAX = 253
+"""Characters of a host name: DNS has no longer ones, so none is looked up or remembered."""
 
 
 class ResolvedEndpoint(Struct, frozen=True):
@@ -73,6 +77,8 @@ class OutboundResolver:
         return ResolvedEndpoint(resolved, port)
 
     async def _look_up(self, tenant: TenantId, host: str) -> tuple[Address, ...]:
+        if len(host) > NAME_LENGTH_MAX + 1:  # With a dot at the end.
+            return ()
         cached = self._cached.get(host)
         if cached is not None and cached[0] > self._clock():
             return cached[1]
@@ -112,11 +118,18 @@ class OutboundResolver:
 
     def _backends(self, tenant: TenantId, namespace: str, name: str, port_name: str) -> list[ServiceBackend]:
         backends: list[ServiceBackend] = []
-        for endpoint_slice in self._reader.list(tenant, ENDPOINT_SLICES, namespace):
-            if objects.labels(endpoint_slice).get(SERVICE_NAME) == name:
-                number = _number(endpoint_slice.get("ports") or (), port_name)
-                if number is not None:
-                    backends += _ready(endpoint_slice, namespace, number)
+        left = SLICES_BYTES_MAX
+        snapshot = self._reader.snapshot(tenant, (ENDPOINT_SLICES,))
+        for entry in snapshot.labelled(
+            ENDPOINT_SLICES, namespace, lambda labels: labels.get(SERVICE_NAME) == name
+        ):
+            left -= entry.size
+            if left < 0 and backends:
+                break
+            endpoint_slice = entry.object
+            number = _number(endpoint_slice.get("ports") or (), port_name)
+            if number is not None:
+                backends += _ready(endpoint_slice, namespace, number)
         return backends
 
 

@@ -50,3 +50,16 @@ def test_an_entry_of_no_cache_is_kept_by_nobody() -> None:
     made = entry(1, recent)
     alone = CacheEntry(made.key, made.revision, b'{"metadata":{}}')
     assert alone.object == {"metadata": {"resourceVersion": "1"}} and not recent._decoded
+
+
+def test_decoded_objects_have_a_bound_in_bytes_that_holds_at_once() -> None:
+    """Whoever reads all objects of a tenant would otherwise have them all decoded, which takes many times their size."""
+    recent = RecentEntries(decoded_bytes_max=1_000)
+    entries = [entry(number, recent) for number in range(1, 101)]
+    names = [each.object["metadata"]["tenant"] for each in entries]
+    kept = [each for each in entries if each._object is not None]
+    assert kept == entries[-len(kept) :] and 0 < sum(each.size for each in kept) <= 1_000
+    assert [each.object["metadata"]["tenant"] for each in entries] == names
+    while recent.trim(0.0):
+        pass
+    assert recent._decoded_bytes == sum(size for _, size in recent._decoded)

@@ -150,3 +150,27 @@ async def test_a_lookup_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> 
         await names.host(ACME, "a.example.com", 1)
     assert len(lookups) == 2
     names.close()
+
+
+async def test_a_name_longer_than_dns_has_is_neither_looked_up_nor_remembered(
+    reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant could fill the server's memory with the names of webhooks."""
+    asked: list[str] = []
+    monkeypatch.setattr(names_module, "_resolve", lambda host: asked.append(host) or ())
+    resolver = OutboundResolver(reader)
+    for length in (253, 100_000):
+        assert (await resolver.host(ACME, "a" * length, 443)).addresses == ()
+    assert [len(host) for host in asked] == [253] == [len(host) for host in resolver._cached]
+
+
+def test_of_a_service_with_more_endpoints_than_are_needed_only_some_are_read(
+    reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names_module, "SLICES_BYTES_MAX", 5_000)
+    for number in range(100):
+        addresses = [f"10.1.{number}.{last}" for last in range(1, 101)]
+        reader.put(ACME, ENDPOINT_SLICES, endpoints(f"s-{number:03}", "s", addresses))
+        reader.put(ACME, ENDPOINT_SLICES, endpoints(f"a-{number:03}", "other", addresses))
+    found = OutboundResolver(reader).service(ACME, "n", "s", 443).backends
+    assert 100 <= len(found) <= 500

@@ -12,13 +12,19 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from alcove.api.ids import TenantId
+from alcove.api.weighed_cache import WeighedCache
 from alcove.apiserver.admission.base import Attributes
 from alcove.apiserver.computing import ComputeThreads
 
 T = TypeVar("T")
 
-COMPILED_MAX = 512
-"""Compiled sources that are kept; beyond that, the oldest is dropped."""
+COMPILED_BYTES_MAX = 1 << 20
+"""All sources whose compiled form is kept, which takes up to a hundred times as much memory. Beyond that, those unused for longest
+are dropped."""
+SOURCE_BYTES_MAX = 64 << 10
+"""A source whose compiled form is kept. A longer one is compiled for each request, in its tenant's own time."""
+SOURCE_BYTES_MIN = 256
+"""What a shorter one counts as."""
 
 
 class CompiledExpressions(Generic[T]):
@@ -28,16 +34,14 @@ class CompiledExpressions(Generic[T]):
     def __init__(self, threads: ComputeThreads, compile: Callable[[Any], T]) -> None:
         self._threads = threads
         self._compile = compile
-        self._compiled: dict[bytes, T] = {}
+        self._compiled: WeighedCache[bytes, T] = WeighedCache(COMPILED_BYTES_MAX, SOURCE_BYTES_MAX)
 
     async def get(self, tenant: TenantId, source: Any) -> T:
         key = orjson.dumps(source, option=orjson.OPT_SORT_KEYS)
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = await self._threads.run(tenant, lambda: self._compile(orjson.loads(key)))
-            while len(self._compiled) >= COMPILED_MAX:
-                del self._compiled[next(iter(self._compiled))]
-            self._compiled[key] = compiled
+            self._compiled.put(key, compiled, max(SOURCE_BYTES_MIN, len(key)))
         return compiled
 
 

@@ -6,19 +6,21 @@ It is computed once for each state of a network: every service that is created a
 import random
 import socket
 from collections.abc import Iterator
-from functools import lru_cache
 
 from msgspec import Struct
 
 from alcove.api import service_ips
 from alcove.api.addresses import Address, Network
+from alcove.api.ids import Key, Revision
+from alcove.api.weighed_cache import WeighedCache
 from alcove.apiserver.cache.entries import CacheEntry
 
 PROBES_MAX = 32
 """Addresses that are tried at random before the range is searched in order."""
 _LOWER_MIN, _LOWER_MAX, _LOWER_SHARE = 16, 256, 16
 _OFFSETS_MAX = 1 << 40
-_KEPT = 1024
+KEPT_RANGES_MAX = 16_384
+"""Ranges of all networks that are kept; those of one unused for longest are computed again."""
 
 
 class AddressRange(Struct, frozen=True):
@@ -83,13 +85,21 @@ class Supply(Struct, frozen=True):
 
 
 _NOTHING = Supply()
+_kept: WeighedCache[tuple[Key, Revision], Supply] = WeighedCache(KEPT_RANGES_MAX)
+"""Not by entry: that would keep the networks themselves, also old states of them, which may be large."""
 
 
 def supply_of(network: CacheEntry | None) -> Supply:
-    return _computed(network) if network is not None else _NOTHING
+    if network is None:
+        return _NOTHING
+    key = (network.key, network.revision)
+    supply = _kept.get(key)
+    if supply is None:
+        supply = _computed(network)
+        _kept.put(key, supply, 1 + len(supply.ranges))
+    return supply
 
 
-@lru_cache(maxsize=_KEPT)
 def _computed(entry: CacheEntry) -> Supply:
     network = entry.object
     ranges = tuple(map(AddressRange.of, service_ips.known_ranges(network)))
