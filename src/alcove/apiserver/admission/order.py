@@ -9,6 +9,7 @@ from alcove.api.registry import KindRegistry
 from alcove.apiserver.admission.admission_objects import AdmissionObjectBounds
 from alcove.apiserver.admission.apiservices import ApiServiceClaims
 from alcove.apiserver.admission.base import Plugin
+from alcove.apiserver.admission.configuration_bounds import ConfigurationBounds
 from alcove.apiserver.admission.daemonset import DaemonSetAdmission
 from alcove.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from alcove.apiserver.admission.devicetaints import DeviceTaintTime
@@ -104,6 +105,7 @@ def plugins(
         FlowControlBounds(cache),
         ApiServiceClaims(cache, registry),
         AdmissionObjectBounds(cache),
+        ConfigurationBounds(cache),
         trust,
         # The tenant's policies and webhooks see the object after the changes of all plugins above.
         MutatingPolicies(cache, kinds, authorizer, threads),

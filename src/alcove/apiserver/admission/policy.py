@@ -29,7 +29,7 @@ from alcove.apiserver.admission.policies.evaluation import CompiledExpressions, 
 from alcove.apiserver.admission.policies.hooks import Binding, Hook, PolicyHooks
 from alcove.apiserver.admission.policies.matching import Equivalents, ResourceMatch
 from alcove.apiserver.admission.policies.named_kinds import named_kinds
-from alcove.apiserver.admission.policies.params import ParamsError, collect
+from alcove.apiserver.admission.policies.params import Param, ParamsError, collect
 from alcove.apiserver.admission.versions import at
 from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.rbac.authorize import Authorizer
@@ -97,15 +97,22 @@ class _Plugin(Plugin):
     def _matched(self, match: ResourceMatch, attributes: Attributes) -> Kind | None:
         return match.find(attributes, self._equivalents, lambda: self._namespace(attributes))
 
-    def _params(self, hook: Hook, binding: Binding, attributes: Attributes) -> Sequence[Object | None]:
-        return collect(
+    async def _params(self, hook: Hook, binding: Binding, attributes: Attributes) -> Sequence[Param | None]:
+        return await collect(
             self._reader,
             self._kinds,
+            self._threads,
             attributes.tenant,
             attributes.namespace,
             hook.spec.get("paramKind"),
             binding.params,
         )
+
+    async def _decoded(self, param: Param | None, attributes: Attributes) -> Object | None:
+        if param is None:
+            return None
+        obj: Object = await self._threads.for_size(attributes.tenant, param.size_bytes, param.object)
+        return obj
 
 
 class ValidatingPolicies(_Plugin):
@@ -193,7 +200,7 @@ class ValidatingPolicies(_Plugin):
             try:
                 if binding.fault:
                     raise ParamsError(binding.fault)
-                params = self._params(hook, binding, attributes)
+                params = await self._params(hook, binding, attributes)
             except ParamsError as error:
                 if not hook.ignores_errors:
                     denied.append(
@@ -203,7 +210,8 @@ class ValidatingPolicies(_Plugin):
             for param in params:
                 # Let other requests run between two evaluations.
                 await asyncio.sleep(0)
-                result = await self._evaluate(hook, matched, attributes, param)
+                decoded = await self._decoded(param, attributes)
+                result = await self._evaluate(hook, matched, attributes, decoded)
                 for failure in result.failures:
                     _apply_actions(hook, binding, failure, attributes, denied, audited)
                 for key, value in result.annotations.items():
@@ -317,10 +325,11 @@ class MutatingPolicies(_Plugin):
             try:
                 if binding.fault:
                     raise ParamsError(binding.fault)
-                for param in self._params(hook, binding, attributes):
+                for param in await self._params(hook, binding, attributes):
                     # Let other requests run between two evaluations.
                     await asyncio.sleep(0)
-                    await self._change(policy, hook, matched, attributes, param)
+                    decoded = await self._decoded(param, attributes)
+                    await self._change(policy, hook, matched, attributes, decoded)
             except (EvaluationError, ParamsError) as error:
                 self._refuse(hook, binding, str(error), attributes)
 

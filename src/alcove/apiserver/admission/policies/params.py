@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
+
+from msgspec import Struct
 
 from alcove.api import selectors
 from alcove.api.errors import BadRequest
 from alcove.api.ids import GroupVersionKind, TenantId
 from alcove.api.kind import Kind, Scope
-from alcove.api.objects import Object, labels
+from alcove.api.objects import Object
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.reader import CacheReader, ServedKinds
 
 PARAMS_MAX = 5_000
@@ -21,14 +25,26 @@ class ParamsError(Exception):
     """The binding's configuration is invalid."""
 
 
-def collect(
+class Param(Struct, frozen=True):
+    """An object that is decoded when the policy is evaluated with it: all of them may be as large as what a tenant may store."""
+
+    kind: Kind
+    size_bytes: int
+    decode: Callable[[], Object]
+
+    def object(self) -> Object:
+        return {**self.decode(), "apiVersion": self.kind.api_version, "kind": self.kind.kind}
+
+
+async def collect(
     reader: CacheReader,
     kinds: ServedKinds,
+    threads: ComputeThreads,
     tenant: TenantId,
     namespace: str,
     param_kind: Object | None,
     reference: Object | None,
-) -> Sequence[Object | None]:
+) -> Sequence[Param | None]:
     """The parameter objects; the policy is evaluated with each. [None] for one evaluation without parameters.
 
     Raises ParamsError.
@@ -39,10 +55,10 @@ def collect(
     if reference is None:
         return [None]
     param_namespace = _namespace(kind, namespace, reference.get("namespace") or "")
-    params = _find(reader, tenant, kind, param_namespace, reference)
+    params = await _find(reader, threads, tenant, kind, param_namespace, reference)
     if not params and reference.get("parameterNotFoundAction") == "Deny":
         raise ParamsError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [{**obj, "apiVersion": kind.api_version, "kind": kind.kind} for obj in params]
+    return params
 
 
 def _kind(kinds: ServedKinds, tenant: TenantId, param_kind: Object) -> Kind:
@@ -66,15 +82,27 @@ def _namespace(kind: Kind, default: str, configured: str) -> str:
     return configured or default
 
 
-def _find(
-    reader: CacheReader, tenant: TenantId, kind: Kind, namespace: str, reference: Object
-) -> list[Object]:
+async def _find(
+    reader: CacheReader,
+    threads: ComputeThreads,
+    tenant: TenantId,
+    kind: Kind,
+    namespace: str,
+    reference: Object,
+) -> list[Param]:
+    resource = kind.storage_resource
     if reference.get("name"):
-        obj = reader.get(tenant, kind.storage_resource, namespace, reference["name"])
-        return [obj] if obj is not None else []
+        obj = reader.get(tenant, resource, namespace, reference["name"])
+        return [Param(kind, 0, lambda: obj)] if obj is not None else []
     try:
         selector = selectors.from_object(reference.get("selector") or {})
     except BadRequest as error:
         raise ParamsError(error.message) from error
-    objects = reader.list(tenant, kind.storage_resource, namespace)
-    return list(islice((obj for obj in objects if selector.matches(labels(obj))), PARAMS_MAX))
+    snapshot = reader.snapshot(tenant, (resource,))
+
+    def matching() -> list[Param]:
+        entries = islice(snapshot.labelled(resource, namespace, selector.matches), PARAMS_MAX)
+        return [Param(kind, entry.size, partial(getattr, entry, "object")) for entry in entries]
+
+    found: list[Param] = await threads.for_size(tenant, snapshot.size_bytes(resource, namespace), matching)
+    return found
