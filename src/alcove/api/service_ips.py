@@ -7,6 +7,7 @@ the network's name follows: `10.96.1.7.blue`.
 
 import ipaddress
 from collections.abc import Iterable
+from itertools import islice
 
 from alcove.api import addresses
 from alcove.api.addresses import Network
@@ -26,6 +27,8 @@ SERVICE_RANGES6: tuple[Network, ...] = (
     ipaddress.ip_network("fd96::/108"),
     ipaddress.ip_network("fdac::/108"),
 )
+SERVICE_RANGES_MAX = 8
+"""Ranges of the services of a network. Each is a route on the nodes, whose map all networks share."""
 EXTERNAL = "External"
 """`spec.service.ipam` of a network whose service addresses are chosen by an external component."""
 FAMILY_LABEL = "ipaddress.kubernetes.io/ip-family"
@@ -42,7 +45,9 @@ def known_ranges(network: Object) -> tuple[Network, ...]:
     spec, status = network.get("spec") or {}, network.get("status") or {}
     configured = get(spec, "service", "cidrs") or status.get("serviceCIDRs")
     if configured:
-        return tuple(parsed for text in configured if (parsed := _parse(text)) is not None)
+        # The status is what a client has written to it.
+        few = islice(configured, SERVICE_RANGES_MAX)
+        return tuple(parsed for text in few if (parsed := _parse(text)) is not None)
     pods = _pod_range(spec)
     if pods is None and spec.get("type") != "flat":
         return ()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.addresses import Network
 from alcove.api.objects import Object
-from alcove.api.service_ips import default_range
+from alcove.api.service_ips import SERVICE_RANGES_MAX, default_range
 from alcove.vpc import ranges
 from alcove.vpc.errors import RequestRefused
 
@@ -18,6 +18,8 @@ def service_ranges(network: Object, pod_ranges: Iterable[Network]) -> list[Netwo
     """`pod_ranges` are the ranges of its pods' addresses. Raises RequestRefused."""
     occupied = tuple(pod_ranges)
     configured = objects.get(network, "spec", "service", "cidrs", default=[])
+    if len(configured) > SERVICE_RANGES_MAX:  # Of a plane whose API server checks nothing.
+        raise RequestRefused(f"spec.service.cidrs must have at most {SERVICE_RANGES_MAX} items")
     if configured:
         chosen = [ipaddress.ip_network(cidr) for cidr in configured]
         for cidr in chosen:

@@ -28,6 +28,12 @@ ADDRESSES = st.ip_addresses().map(str).filter(lambda text: not ip_errors("", tex
         ({"type": "vpc", "vpcID": "old"}, {}, []),
         ({"type": "vpc", "vpcID": "old"}, {"serviceCIDRs": ["172.31.0.0/16"]}, ["172.31.0.0/16"]),
         ({"type": "vpc"}, {"serviceCIDRs": ["nonsense", "10.96.0.0/16"]}, ["10.96.0.0/16"]),
+        # A client may have written any number of them.
+        (
+            {"type": "vpc"},
+            {"serviceCIDRs": [f"10.{index}.0.0/16" for index in range(200)]},
+            [f"10.{index}.0.0/16" for index in range(service_ips.SERVICE_RANGES_MAX)],
+        ),
     ],
 )
 def test_the_ranges_are_known_when_they_are_certain(

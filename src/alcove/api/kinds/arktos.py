@@ -6,15 +6,18 @@ The strategy of tenants, which Arktos adds to the core group, is in `core`.
 import ipaddress
 
 from alcove.api import addresses, names
-from alcove.api.fields import FieldError, duplicate, invalid
+from alcove.api.fields import FieldError, duplicate, invalid, too_many
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import conditions, named, one_of_required, unchanged
 from alcove.api.kinds.core import tenants
 from alcove.api.kinds.core.networks import NETWORK_TYPES
 from alcove.api.kinds.ranges import unchanged_once_set, validate_range
 from alcove.api.objects import Object
+from alcove.api.service_ips import SERVICE_RANGES_MAX
 
 IPAM = ("Arktos", "Kubernetes", "External")
+SUBNETS_MAX = 64
+"""Subnets that a network names."""
 PHASES = ("Pending", "Ready", "Failed", "Terminating", "Unknown")
 
 
@@ -37,6 +40,9 @@ def validate_network(network: Object) -> list[FieldError]:
         errors += named(spec["vpcID"], names.dns_subdomain, "spec.vpcID")
     errors += validate_range(spec, "spec")
     subnets = spec.get("subnets") or []
+    if len(subnets) > SUBNETS_MAX:
+        errors.append(too_many("spec.subnets", len(subnets), SUBNETS_MAX))
+        return errors
     for index, subnet in enumerate(subnets):
         errors += named(subnet, names.dns_subdomain, f"spec.subnets[{index}]")
         if subnet in subnets[:index]:
@@ -48,8 +54,12 @@ def _service(service: Object, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     if service.get("ipam"):
         errors += one_of_required(service["ipam"], IPAM, f"{path}.ipam")
+    cidrs = service.get("cidrs") or ()
+    if len(cidrs) > SERVICE_RANGES_MAX:
+        errors.append(too_many(f"{path}.cidrs", len(cidrs), SERVICE_RANGES_MAX))
+        return errors
     seen: list[addresses.Network] = []
-    for index, cidr in enumerate(service.get("cidrs") or ()):
+    for index, cidr in enumerate(cidrs):
         where = f"{path}.cidrs[{index}]"
         wrong = addresses.canonical_cidr_errors(where, cidr)
         errors += wrong

@@ -30,6 +30,10 @@ CASES: list[tuple[Object, list[str]]] = [
     ({"type": "vpc", "service": {"cidrs": ["10.0.0.0/8", "10.1.0.0/16", "2001:db8::/64", "x"]}}, [
         'spec.service.cidrs[1]: Invalid value: "10.1.0.0/16": must not overlap 10.0.0.0/8',
         'spec.service.cidrs[3]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)']),
+    ({"type": "flat", "service": {"cidrs": [f"10.{index}.0.0/16" for index in range(9)]}}, [
+        "spec.service.cidrs: Too many: 9: must have at most 8 items"]),
+    ({"type": "vpc", "subnets": [f"s{index}" for index in range(65)]}, [
+        "spec.subnets: Too many: 65: must have at most 64 items"]),
 ]  # fmt: skip
 
 

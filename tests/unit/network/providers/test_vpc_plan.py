@@ -170,6 +170,7 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
         (network(subnets=["x", "theirs-subnet"]), None, [], 'subnet "theirs-subnet" is reserved for the VPC of that name'),
         (network(vpcID="vpc01", service={"cidrs": ["10.0.9.0/24"]}), vpc(), [], "service range 10.0.9.0/24 overlaps the network's own range 10.0.0.0/16"),
         (network(vpcID="vpc01", service={"cidrs": ["fd96::/108"]}), vpc(), [], "service range fd96::/108 is IPv6, but the network (10.0.0.0/16) is IPv4"),
+        (network(vpcID="vpc01", service={"cidrs": ["172.20.0.0/24"] * 9}), vpc(), [], "spec.service.cidrs must have at most 8 items"),
         (network(vpcID="vpc01", ip="10.0.0.0", prefix=30, subnets=["a", "b"]), None, [], "10.0.0.0/30 is too small for 2 subnets"),
         (network(vpcID="vpc01", subnets=["a", "b"]), vpc(made=True), [subnet("a", "10.0.0.0/16")], 'no room for subnet "b" (/17) in 10.0.0.0/16'),
     ],
