@@ -29,8 +29,8 @@ from alcove.api.tenant_shards import TenantShard
 from alcove.client import paths, retry
 from alcove.client.errors import MalformedResponse, PlaneStopped, Unreachable
 from alcove.client.resources import Resource
-from alcove.client.transport import Stream, Transport
-from alcove.client.watch_events import LINE_BYTES_MAX, Watch, revision_of
+from alcove.client.transport import Transport
+from alcove.client.watch_events import LINE_BYTES_MAX, Watch, check_values, refusal_of, revision_of
 from alcove.component import request_ids
 from alcove.http.client import ReceivedResponse
 
@@ -85,9 +85,15 @@ class ResponseLimits(Struct, frozen=True, kw_only=True):
     """Of an event of a watch."""
     pages_max: int = PAGES_MAX
     """Of a list."""
+    event_values_max: int | None = None
+    """Values in an event of a watch; None if they need not be counted."""
+    response_values_max: int | None = None
+    """Values in another response: a page of a list has many objects."""
 
 
-DEDICATED = ResponseLimits(line_bytes_max=4 << 20, pages_max=64)
+DEDICATED = ResponseLimits(
+    line_bytes_max=4 << 20, pages_max=64, event_values_max=120_000, response_values_max=480_000
+)
 """For the API server of a dedicated plane."""
 
 
@@ -191,8 +197,9 @@ class Client:
         headers = {**self._headers, "Accept": accept}
         async with self._transport.stream(paths.with_query(path, query), headers) as stream:
             if stream.status != 200:
-                raise _error_from(await _read_response(stream))
-            yield Watch(stream, self._limits.line_bytes_max)
+                refusal = ReceivedResponse(stream.status, stream.headers, await refusal_of(stream))
+                raise _error_from(refusal)
+            yield Watch(stream, self._limits.line_bytes_max, self._limits.event_values_max)
 
     # Writing
 
@@ -311,6 +318,7 @@ class Client:
         response = await self._send(
             method, path, body, {**self._headers, **request_ids.outgoing(), **(headers or {})}
         )
+        check_values(response.body, self._limits.response_values_max)
         if response.status >= 400:
             raise _error_from(response)
         if response.status >= 300:
@@ -394,8 +402,3 @@ def _error_from(response: ReceivedResponse) -> ApiError:
     return from_status(
         {"code": response.status, "message": f"the server responded with status {response.status}"}
     )
-
-
-async def _read_response(stream: Stream) -> ReceivedResponse:
-    body = b"".join([chunk async for chunk in stream.chunks()])
-    return ReceivedResponse(stream.status, stream.headers, body)

@@ -24,7 +24,7 @@ from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.errors import MalformedResponse
 from alcove.client.transport import Stream, Transport
-from alcove.client.watch_events import INITIAL_END
+from alcove.client.watch_events import INITIAL_END, check_values, refusal_of
 from alcove.http.client import ReceivedResponse
 
 ABSENT_SECONDS = 60.0
@@ -33,6 +33,8 @@ _REVISION = "1"
 """Of a kind that is absent. If it is served later, this revision has expired, and the kind is listed."""
 PAGE_OBJECTS = 128
 """Objects in a page of a list, unless they are too large."""
+PAGE_VALUES_MAX = 480_000
+"""Values of a page; one that has more is read in smaller ones. Decoding holds up the whole process."""
 PAGES_MAX = 10_000
 """Pages of a list; one with more is refused."""
 _INITIAL = ("sendInitialEvents", "resourceVersionMatch")
@@ -171,7 +173,7 @@ class ListedWatch:
             self._inner.stream(f"{self._path}?{query}", self._headers)
         )
         if stream.status != 200:
-            yield _error(b"".join([chunk async for chunk in stream.chunks()]))
+            yield _error(await refusal_of(stream))
             return
         async for chunk in stream.chunks():
             yield chunk
@@ -186,7 +188,9 @@ class ListedWatch:
         while True:
             query = urlencode({**selected, "limit": self._limit, "continue": continue_})
             try:
-                return await self._inner.request("GET", f"{self._path}?{query}", headers)
+                response = await self._inner.request("GET", f"{self._path}?{query}", headers)
+                check_values(response.body, PAGE_VALUES_MAX)
+                return response
             except MalformedResponse:
                 if self._limit == 1:
                     raise

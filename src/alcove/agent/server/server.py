@@ -266,7 +266,7 @@ class AgentServer:
             found = await self._flows(plane, tenant, selection)
             await connection.respond(200, msgspec.json.encode(found))
             return
-        owner = f"{plane}/{tenant or _RING0}"
+        owner = f"{plane}/{tenant or _RING0}" if plane == HOME else plane
         await self._flow_streams.enter(owner)
         try:
             follower = self._follow_flows(plane, tenant, selection)
@@ -325,12 +325,15 @@ class AgentServer:
 
 
 def _group_of(plane: PlaneId, request: NodeRequest) -> str:
-    """Whose connection it is: the tenant's of the pod or network, or ring0's."""
+    """Whose connection it is: the tenant's of the pod or network, or ring0's. That of a dedicated plane is the plane's, since
+    its API server may name any tenants."""
+    if plane != HOME:
+        return f"{plane}/"  # No plane can be called like ring0's group.
     match request.path:
         case ("pods" | "networks" | "flows", _, tenant, *_):
             return f"{plane}/{tenant}"
         case _:
-            return _RING0 if plane == HOME else plane
+            return _RING0
 
 
 def flow_selection(request: NodeRequest) -> FlowSelection:

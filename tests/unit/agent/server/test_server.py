@@ -17,6 +17,7 @@ from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ContainerSp
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.server import server as module
 from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.requests import NodeRequest
 from alcove.agent.server.running_containers import ContainerHandle, RunningContainers
 from alcove.agent.server.server import AgentServer
 from alcove.agent.server.usage import UsageMeter
@@ -164,6 +165,23 @@ def test_connections_for_one_tenants_pods_leave_some_for_others(
                 writer.transport.abort()
 
     run(work)
+
+
+@pytest.mark.parametrize(
+    ("plane", "path", "group"),
+    [
+        ("system", ("pods", "system", "acme", "default", "web", "u1", "log"), "system/acme"),
+        ("system", ("flows", "system", "acme"), "system/acme"),
+        ("system", ("healthz",), "ring0"),
+        ("evil", ("pods", "evil", "made-up-1", "default", "web", "u1", "log"), "evil/"),
+        ("evil", ("networks", "evil", "made-up-2", "default"), "evil/"),
+        ("ring0", ("healthz",), "ring0/"),
+    ],
+)
+def test_whose_connection_it_is(plane: str, path: tuple[str, ...], group: str) -> None:
+    """A dedicated plane's API server may name any number of tenants, and has one share."""
+    request = NodeRequest("GET", path, {}, {})
+    assert module._group_of(PlaneId(plane), request) == group
 
 
 def _spec() -> ContainerSpec:
