@@ -22,19 +22,26 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.encode import encode
-from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable, TooLarge
+from alcove.api.errors import BadRequest, Conflict, Forbidden, Invalid, ServiceUnavailable, TooLarge
 from alcove.api.ids import Key, Revision, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata
 from alcove.api.moved_objects import marked_as_moved
 from alcove.api.objects import Object
 from alcove.api.resources import LEASES, TENANTS
+from alcove.api.schema.body import check_values
 from alcove.api.schema.decode import decode
 from alcove.api.schema.prune import prune
 from alcove.apiserver import fencing
+from alcove.apiserver.admission.configuration_bounds import bounds_of
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
-from alcove.apiserver.resources.writing import STATUS_BYTES_RESERVED, STORED_BYTES_MAX
+from alcove.apiserver.resources.writing import (
+    RING0_PART,
+    STATUS_BYTES_RESERVED,
+    STORED_BYTES_MAX,
+    STORED_VALUES_MAX,
+)
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
@@ -130,8 +137,27 @@ class TenantContent:
             PAGE_BYTES,
             lambda: [self._op(tenant, kind, obj, Revision(page.after)) for obj in page.items],
         )
+        if self._is_home:
+            self._check_room(tenant, kind, ops)
         await self._commit(ops, locks)
         return json_response(200, {"written": len(ops)})
+
+    def _check_room(self, tenant: TenantId, kind: Kind, ops: Sequence[WriteOp]) -> None:
+        """What a dedicated server sends takes no more of the store, and of the kinds that are read as a whole, than what a
+        tenant stores here itself. Raises Forbidden."""
+        services, resource = self._services, kind.storage_resource
+        growth = sum(len(op.body or b"") for op in ops)
+        most = services.stored_bytes_max + services.stored_bytes_max // RING0_PART
+        if services.cache.stored_bytes(tenant) + growth > most:
+            raise Forbidden(f"exceeded quota: the tenant's objects would take more than {most >> 20} MiB")
+        bounds = bounds_of(resource)
+        if bounds is not None:
+            stored = services.cache.snapshot(tenant, (resource,)).entries(resource)
+            if growth + sum(entry.size for entry in stored) > bounds.bytes_max:
+                message = (
+                    f"all {resource.resource} of a tenant can have at most {bounds.bytes_max} bytes together"
+                )
+                raise Forbidden(message)
 
     async def _kind(self, tenant: TenantId, resource: str) -> Kind:
         kind = self._services.kinds.stored(tenant, resource_named(resource))
@@ -151,6 +177,8 @@ class TenantContent:
         body = encode(obj)
         if len(body) > STORED_BYTES_MAX + STATUS_BYTES_RESERVED:
             raise TooLarge(f"{kind.resource} {objects.name(obj)} is too large to be stored")
+        if self._is_home:
+            check_values(body, STORED_VALUES_MAX, f"{kind.resource} {objects.name(obj)} has too many values")
         return WriteOp(Key(kind.storage_resource, tenant, namespace, objects.name(obj)), body, after=after)
 
     async def _delete(self, tenant: TenantId, locks: Sequence[WriteOp]) -> HttpResponse:

@@ -57,7 +57,8 @@ async def copy(source: Client, target: Client, tenant: TenantId, found: ContentO
             if items:
                 await target.send("PUT", _path(tenant), _compressed(resource, items, found.revision))
             next_after = str(page.get("after") or "")
-            if not next_after or next_after == after:
+            # A page has objects, which have a bound, so a server that may send anything cannot go on without end.
+            if not items or not next_after or next_after == after:
                 break
             after = next_after
 
