@@ -222,7 +222,7 @@ async def _serving(
         authorizer = Authorizer(cache)
         tokens = Tokens(signing_keys, cache, clock, foreign=plane_servers.token_key)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
-        issuers = IssuerClient(dialer, reading)
+        issuers = IssuerClient(dialer, reading, threads)
         provider_parts = ProviderParts(issuers, threads, clock, FetchCounts())
         oidc = OidcAuthentication(config.authentication, cache, provider_parts)
         authenticator = Authenticator(

@@ -59,7 +59,7 @@ def kept(tmp_path: Path) -> ConsoleSessions:
 @pytest.fixture
 def gate(api: Api, kept: ConsoleSessions, tmp_path: Path) -> ConsoleGate:
     (tmp_path / "index.html").write_text("index")
-    client = IssuerClient(webhook_dialer(), ReadingTurns())
+    client = IssuerClient(webhook_dialer(), ReadingTurns(), ComputeThreads())
     parts = ProviderParts(client, ComputeThreads(), time.time, FetchCounts())
     sign_in = OidcSignIn(TenantProviders(MemoryReader(), parts), client, b"k" * KEY_BYTES, time.time)
     return ConsoleGate(api, ConsoleFiles(tmp_path), kept, sign_in)

@@ -58,7 +58,8 @@ class World:
         self.issuer = issuer
         self.ahead = 0.0
         self.reader = MemoryReader()
-        self.client = IssuerClient(webhook_dialer(destinations.networks(["127.0.0.0/8"])), ReadingTurns())
+        dialer = webhook_dialer(destinations.networks(["127.0.0.0/8"]))
+        self.client = IssuerClient(dialer, ReadingTurns(), ComputeThreads())
         clock = lambda: time.time() + self.ahead  # noqa: E731
         parts = ProviderParts(self.client, ComputeThreads(), clock, FetchCounts())
         self.providers = TenantProviders(self.reader, parts)

@@ -14,10 +14,12 @@ from urllib.parse import urlsplit
 import orjson
 from msgspec import Struct
 
+from alcove.api.errors import ApiError
 from alcove.api.ids import TenantId
 from alcove.api.jwt_authenticators import JwtIssuer, https_url_error
 from alcove.apiserver.auth.oidc import jwk_sets
 from alcove.apiserver.auth.oidc.jwk_sets import JwkSet
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.outbound.authorities import context_of
 from alcove.apiserver.outbound.errors import WebhookError, connection_message
 from alcove.apiserver.outbound.webhook_dialer import WebhookDialer, WebhookTarget
@@ -46,9 +48,10 @@ class DiscoveryDocument(Struct, frozen=True):
 
 
 class IssuerClient:
-    def __init__(self, dialer: WebhookDialer, reading: ReadingTurns) -> None:
+    def __init__(self, dialer: WebhookDialer, reading: ReadingTurns, threads: ComputeThreads) -> None:
         self._dialer = dialer
         self._reading = reading
+        self._threads = threads
         self._handshakes = Handshakes()
 
     def close(self) -> None:
@@ -75,9 +78,12 @@ class IssuerClient:
         """Raises IssuerError."""
         data = await self._request(tenant, issuer, "GET", url)
         try:
-            return jwk_sets.parse(data)
+            keys: JwkSet = await self._threads.run(tenant, partial(jwk_sets.parse, data))
         except ValueError as error:
             raise IssuerError(f"{url}: not a JSON Web Key Set: {error}") from error
+        except ApiError as error:
+            raise IssuerError(f"{url}: {error.message}") from error
+        return keys
 
     async def post_form(self, tenant: TenantId, issuer: JwtIssuer, url: str, form: bytes) -> bytes:
         """The body of a token endpoint's answer. Raises IssuerError."""

@@ -33,7 +33,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def parts() -> ProviderParts:
-    client = IssuerClient(webhook_dialer(), ReadingTurns())
+    client = IssuerClient(webhook_dialer(), ReadingTurns(), ComputeThreads())
     return ProviderParts(client, ComputeThreads(), time.time, FetchCounts())
 
 

@@ -27,7 +27,7 @@ def stored(name: str, claim: str = "sub", url: str = URL) -> Object:
 
 
 def made(reader: MemoryReader) -> TenantProviders:
-    client = IssuerClient(webhook_dialer(), ReadingTurns())
+    client = IssuerClient(webhook_dialer(), ReadingTurns(), ComputeThreads())
     return TenantProviders(reader, ProviderParts(client, ComputeThreads(), time.time, FetchCounts()))
 
 
