@@ -121,7 +121,6 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "api.shared_bodies.BODY_BYTES_MAX",
         "agent.lookup.PLANE_ENTRY_BYTES_MAX",
         "api.shared_bodies.TEMPLATES_SEEN_MAX",
-        "apiserver.cache.recent.RECENT_MAX",
         "api.cel.calls._FOLD_COST_MAX",
         "api.names.CACHED_LENGTH_MAX",
         "agent.ingress.limits.IngressLimits.pooled_seconds_max",

@@ -217,6 +217,58 @@ def many_webhooks_that_do_not_match(caller: Caller) -> Request:
     return post(f"{NAMESPACE}/secrets?dryRun=All", {"metadata": {"name": "s"}}, 201)
 
 
+def policy_whose_parameters_are_large(caller: Caller) -> Request:
+    for index in range(100):
+        large = {"metadata": {"name": f"p{index}"}, "data": {"x": "y" * 900_000}}
+        must(caller, f"{NAMESPACE}/configmaps", large)
+    spec = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": [SECRETS]},
+        "validations": [{"expression": "true"}],
+    }
+    must(caller, f"{ADMISSION}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    selected = {"selector": {}, "namespace": "default", "parameterNotFoundAction": "Allow"}
+    bound = {"policyName": "p", "validationActions": ["Deny"], "paramRef": selected}
+    binding = {"metadata": {"name": "p"}, "spec": bound}
+    must(caller, f"{ADMISSION}/validatingadmissionpolicybindings", binding)
+    return post(f"{NAMESPACE}/secrets?dryRun=All", {"metadata": {"name": "x"}}, 201)
+
+
+def webhook_among_many_endpoint_slices(caller: Caller) -> Request:
+    endpoints = [{"addresses": [f"10.0.{index // 250}.{index % 250 + 1}"]} for index in range(1_000)]
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    for index in range(150):
+        metadata = {"name": f"e{index}", "labels": {"kubernetes.io/service-name": "other"}}
+        made = {"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 443}]}
+        must(caller, slices, {"metadata": metadata, **made})
+    must(caller, f"{NAMESPACE}/services", {"metadata": {"name": "w"}, "spec": {"ports": [{"port": 443}]}})
+    hook = {
+        "name": "w.time.example",
+        "rules": [SECRETS],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"name": "w", "namespace": "default"}},
+    }
+    must(
+        caller,
+        f"{ADMISSION}/validatingwebhookconfigurations",
+        {"metadata": {"name": "w"}, "webhooks": [hook]},
+    )
+    return post(f"{NAMESPACE}/secrets?dryRun=All", {"metadata": {"name": "x"}}, 500)
+
+
+def service_in_a_network_of_many_ranges(caller: Caller) -> Request:
+    """The network's status says so: clients may write to it."""
+    networks = "/apis/arktos.futurewei.com/v1/networks"
+    must(caller, networks, {"metadata": {"name": "wide"}, "spec": {"type": "vpc"}})
+    ranges = [f"10.{index // 65536}.{index // 256 % 256}.{index % 256}/32" for index in range(30_000)]
+    written = caller.patch(f"{networks}/wide/status", {"status": {"serviceCIDRs": ranges}})
+    assert written.status == 200, written.body
+    metadata = {"name": "x", "labels": {"arktos.futurewei.com/network": "wide"}}
+    body = {"metadata": metadata, "spec": {"ports": [{"port": 1}]}}
+    return post(f"{NAMESPACE}/services?dryRun=All", body, 201, 500)
+
+
 def patch_with_many_copies(caller: Caller) -> Request:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     must(caller, DEFINITIONS, definition("Copied", schema))
@@ -250,6 +302,9 @@ ATTACKS: list[Callable[[Caller], Request]] = [
     list_with_too_many_requirements,
     patch_with_many_copies,
     many_webhooks_that_do_not_match,
+    policy_whose_parameters_are_large,
+    webhook_among_many_endpoint_slices,
+    service_in_a_network_of_many_ranges,
 ]
 
 
