@@ -121,6 +121,7 @@ class App:
             parts.closed.check,
             *((self._catch_up,) if self._is_shared else ()),
             self._authorize,
+            self._prepare_kinds,
             self._receive,
             self._answer,
         )
@@ -333,6 +334,15 @@ class App:
         if call.verb == "watch" and node_name(call.identity):
             # A node's right that follows from a pod ends with the pod, which may be before the watch ends.
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
+
+    def _prepare_kinds(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
+        """Has the kinds of a tenant with many new CRDs, as after a start, compiled beside the event loop."""
+        prepare = self._kinds.preparation(call.tenant)
+        return self._prepare(call, prepare) if prepare is not None else None
+
+    async def _prepare(self, call: ApiCall, prepare: Callable[[], None]) -> Outcome:
+        await self._parts.services.threads.run(call.identity.tenant, prepare)
+        return None
 
     def _receive(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         """Receives a body that is too long to be received before the request is admitted; proxied requests

@@ -3,7 +3,7 @@
 Returned objects are shared: do not change them. Use `copy.deepcopy`, or the entry's `decode()`, for a copy.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from alcove.api.ids import GroupResource, TenantId
@@ -62,6 +62,10 @@ class ServedKinds(Protocol):
         ...
 
     def all(self, tenant: TenantId) -> Sequence[Kind]: ...
+
+    def preparation(self, tenant: TenantId) -> Callable[[], None] | None:
+        """What to call in a thread before the tenant's kinds are asked for; None if nothing takes long."""
+        ...
 
     def stored(self, tenant: TenantId, resource: GroupResource) -> Kind | None:
         """The kind whose objects the store keeps under `resource`, served or not."""

@@ -15,6 +15,7 @@ from alcove.api.ids import SYSTEM, GroupResource
 from alcove.api.objects import Object
 from alcove.api.resources import (
     API_SERVICES,
+    CRDS,
     FLOW_SCHEMAS,
     INGRESS_CLASSES,
     INGRESSES,
@@ -35,7 +36,8 @@ class KindBounds(Struct, frozen=True):
     """Of all objects of a kind that a tenant has."""
 
     bytes_max: int
-    values_max: int
+    values_max: int | None
+    """None if they are not counted: it takes long for many bytes."""
 
 
 CLASS_BOUNDS = KindBounds(bytes_max=1 << 20, values_max=50_000)
@@ -44,6 +46,8 @@ ADMISSION_BOUNDS = KindBounds(bytes_max=4 << 20, values_max=50_000)
 """Of webhook configurations, policies, bindings and APIServices, of each kind: they have certificates."""
 NAMESPACED_BOUNDS = KindBounds(bytes_max=8 << 20, values_max=400_000)
 """Of LimitRanges, ResourceQuotas, Ingresses and ClusterRoles, of each kind: large tenants have thousands."""
+DEFINITION_BOUNDS = KindBounds(bytes_max=64 << 20, values_max=None)
+"""Of CustomResourceDefinitions, which are kept decoded."""
 
 _BOUNDS: dict[GroupResource, KindBounds] = {
     STORAGE_CLASSES: CLASS_BOUNDS,
@@ -52,6 +56,7 @@ _BOUNDS: dict[GroupResource, KindBounds] = {
     FLOW_SCHEMAS: CLASS_BOUNDS,
     PRIORITY_LEVELS: CLASS_BOUNDS,
     API_SERVICES: ADMISSION_BOUNDS,
+    CRDS: DEFINITION_BOUNDS,
     LIMIT_RANGES: NAMESPACED_BOUNDS,
     RESOURCE_QUOTAS: NAMESPACED_BOUNDS,
     INGRESSES: NAMESPACED_BOUNDS,
@@ -84,11 +89,12 @@ class ConfigurationBounds(Plugin):
                 size += entry.size
                 if size > bounds.bytes_max:
                     break
-                values += count_values(entry.body, bounds.values_max + 1)
-        if size > bounds.bytes_max or values > bounds.values_max:
+                values += _values(entry.body, bounds)
+        if size > bounds.bytes_max or (bounds.values_max is not None and values > bounds.values_max):
+            and_values = f" and {bounds.values_max} values" if bounds.values_max is not None else ""
             message = (
-                f"all {resource.resource} of a tenant can have at most {bounds.bytes_max} bytes "
-                f"and {bounds.values_max} values together"
+                f"all {resource.resource} of a tenant can have at most "
+                f"{bounds.bytes_max} bytes{and_values} together"
             )
             raise Forbidden.of(resource, attributes.name, message)
 
@@ -100,4 +106,8 @@ def bounds_of(resource: GroupResource) -> KindBounds | None:
 
 def _amounts(obj: Object, bounds: KindBounds) -> tuple[int, int]:
     body = encode(obj)
-    return len(body), count_values(body, bounds.values_max + 1)
+    return len(body), _values(body, bounds)
+
+
+def _values(body: bytes, bounds: KindBounds) -> int:
+    return count_values(body, bounds.values_max + 1) if bounds.values_max is not None else 0

@@ -20,6 +20,8 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object, get
 from alcove.api.registry import KindRegistry
 from alcove.api.resources import CRDS
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.computing import LARGE_BYTES
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import is_established
 from alcove.apiserver.crds.compiled import CompiledCrd
@@ -32,9 +34,12 @@ TENANTS_MOST = 4096
 
 
 class _CompiledObject(Struct, frozen=True):
-    """A CRD as it is stored, and what it was compiled to."""
+    """A state of a CRD, and what it was compiled to."""
 
-    crd: Object
+    entry: CacheEntry
+    group: str
+    plural: str
+    kind: str
     compiled: CompiledCrd
     by_webhook: bool
 
@@ -42,24 +47,22 @@ class _CompiledObject(Struct, frozen=True):
 class _Table:
     """The kinds of one tenant's CRDs."""
 
-    __slots__ = ("_all", "by_kind", "by_object", "by_resource", "generations", "has_webhooks")
+    __slots__ = ("_all", "by_entry", "by_kind", "by_resource", "generations", "has_webhooks")
 
     def __init__(self, generations: tuple[int, int]) -> None:
         self.generations = generations
         self.by_resource: dict[tuple[str, str], CompiledCrd] = {}
         self.by_kind: dict[tuple[str, str], CompiledCrd] = {}
-        self.by_object: dict[int, _CompiledObject] = {}
-        """By the identity of the CRD: unchanged CRDs are not looked at again when another one changes."""
+        self.by_entry: dict[int, _CompiledObject] = {}
+        """By the identity of the cache's entry: unchanged CRDs are not decoded again when another one changes."""
         self.has_webhooks = False
         """Whether one is converted by a webhook, which is called on behalf of the tenant."""
         self._all: Sequence[Kind] | None = None
 
     def add(self, added: _CompiledObject) -> None:
-        crd = added.crd
-        group, names = crd["spec"]["group"], crd["status"]["acceptedNames"]
-        self.by_object[id(crd)] = added
-        self.by_resource[group, names["plural"]] = added.compiled
-        self.by_kind[group, names["kind"]] = added.compiled
+        self.by_entry[id(added.entry)] = added
+        self.by_resource[added.group, added.plural] = added.compiled
+        self.by_kind[added.group, added.kind] = added.compiled
         self.has_webhooks = self.has_webhooks or added.by_webhook
 
     def all(self, stock: Sequence[Kind]) -> Sequence[Kind]:
@@ -141,27 +144,67 @@ class CustomKinds:
         table = self._tables.get(tenant)
         if table is not None and table.generations == generations:
             return table
-        if table is None and len(self._tables) >= TENANTS_MOST:
-            del self._tables[next(iter(self._tables))]
-        table = self._tables[tenant] = self._build(generations, tenant, table)
+        table = self._build(generations, tenant, table)
+        self._keep(tenant, table)
         return table
+
+    def preparation(self, tenant: TenantId) -> Callable[[], None] | None:
+        """What to call in a thread before the tenant's kinds are asked for, because it has many new or changed CRDs; None if it
+        has few of them."""
+        own = self._reader.generation(tenant, CRDS)
+        if not own:
+            return None
+        generations = (own, self._reader.generation(SYSTEM, CRDS))
+        former = self._tables.get(tenant)
+        if former is not None and former.generations == generations:
+            return None
+        entries = sharing.served_entries(self._reader, tenant)
+        known = former.by_entry if former is not None else {}
+        if sum(entry.size for entry in entries if id(entry) not in known) <= LARGE_BYTES:
+            return None
+
+        def prepare() -> None:
+            table = self._built(generations, tenant, entries, former)
+            table.all(self._stock)
+            self._keep(tenant, table)
+
+        return prepare
+
+    def _keep(self, tenant: TenantId, table: _Table) -> None:
+        if tenant not in self._tables and len(self._tables) >= TENANTS_MOST:
+            self._tables.pop(next(iter(tuple(self._tables))), None)
+        self._tables[tenant] = table
 
     def _build(self, generations: tuple[int, int], tenant: TenantId, former: _Table | None) -> _Table:
+        return self._built(generations, tenant, sharing.served_entries(self._reader, tenant), former)
+
+    def _built(
+        self,
+        generations: tuple[int, int],
+        tenant: TenantId,
+        entries: Sequence[CacheEntry],
+        former: _Table | None,
+    ) -> _Table:
         table = _Table(generations)
-        before = former.by_object if former is not None else {}
-        for crd in sharing.served(self._reader, tenant):
-            self._add(table, tenant, crd, before)
+        before = former.by_entry if former is not None else {}
+        for entry in entries:
+            self._add(table, tenant, entry, before)
         return table
 
-    def _add(self, table: _Table, tenant: TenantId, crd: Object, before: dict[int, _CompiledObject]) -> None:
-        # The cache holds one object for each state of a CRD, so the same object is unchanged.
-        known = before.get(id(crd))
-        if known is not None and known.crd is crd:
+    def _add(
+        self, table: _Table, tenant: TenantId, entry: CacheEntry, before: dict[int, _CompiledObject]
+    ) -> None:
+        # The cache holds one entry for each state of a CRD, so the same entry is unchanged.
+        known = before.get(id(entry))
+        if known is not None and known.entry is entry:
             table.add(known)
             return
-        names = get(crd, "status", "acceptedNames", default={})
-        if is_established(crd) and (crd["spec"]["group"], names.get("plural")) not in self._stock_names:
-            table.add(_CompiledObject(crd, self._compile(tenant, crd), _by_webhook(crd)))
+        crd = entry.object
+        names, group = get(crd, "status", "acceptedNames", default={}), crd["spec"]["group"]
+        if is_established(crd) and (group, names.get("plural")) not in self._stock_names:
+            compiled, by_webhook = self._compile(tenant, crd), _by_webhook(crd)
+            added = _CompiledObject(entry, group, names["plural"], names["kind"], compiled, by_webhook)
+            table.add(added)
 
     def _compile(self, tenant: TenantId, crd: Object) -> CompiledCrd:
         status, by_webhook = crd["status"], _by_webhook(crd)

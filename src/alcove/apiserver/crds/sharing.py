@@ -11,6 +11,7 @@ from alcove.api.errors import Details, Forbidden
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object, labels, name
 from alcove.api.resources import CRDS
+from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.reader import CacheReader
 
 LABEL = "arktos.futurewei.com/crd-sharing-policy"
@@ -43,6 +44,20 @@ def served(reader: CacheReader, tenant: TenantId) -> Iterator[Object]:
     for crd in reader.list(tenant, CRDS):
         if name(crd) not in hidden:
             yield crd
+
+
+def served_entries(reader: CacheReader, tenant: TenantId) -> list[CacheEntry]:
+    """The cache's entries of the same, without decoding them."""
+    own = _entries(reader, tenant)
+    if tenant == SYSTEM:
+        return own
+    forced = [entry for entry in _entries(reader, SYSTEM) if entry.labels.get(LABEL) == FORCED]
+    hidden = {entry.key.name for entry in forced}
+    return forced + [entry for entry in own if entry.key.name not in hidden]
+
+
+def _entries(reader: CacheReader, tenant: TenantId) -> list[CacheEntry]:
+    return sorted(reader.snapshot(tenant, (CRDS,)).entries(CRDS), key=lambda entry: entry.key.name)
 
 
 def check_write(reader: CacheReader, tenant: TenantId, verb: str, crd_name: str) -> None:

@@ -1,6 +1,7 @@
 """What many tenants are served is looked at once."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from alcove.api import registry
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.api.resources import CRDS
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.cache.snapshot import CacheSnapshot
+from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.crds.conversion import ConversionParts
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.crds.sharing import FORCED, LABEL
@@ -21,11 +25,9 @@ A, B = TenantId("a"), TenantId("b")
 class CountingReader(MemoryReader):
     looks = 0
 
-    def list(
-        self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
-    ) -> Iterable[Object]:
+    def snapshot(self, tenant: TenantId, resources: Sequence[GroupResource]) -> CacheSnapshot:
         self.looks += 1
-        return super().list(tenant, resource, namespace)
+        return super().snapshot(tenant, resources)
 
 
 def share(reader: MemoryReader, kinds: CustomKinds, plural: str, **spec: object) -> None:
@@ -89,3 +91,53 @@ def test_a_shared_crd_that_a_webhook_converts_is_compiled_for_each_tenant() -> N
     kept = [kinds.find(tenant, "example.com", "v1", "widgets") for tenant in (A, B, A)]
     assert kept[0] is not None and kept[1] is not None and kept[0] is kept[2] is not kept[1]
     assert {A, B} <= set(called)
+
+
+class CountedEntries:
+    """Counts how often CRDs are decoded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.decoded: list[str] = []
+        self.threads: set[str] = set()
+
+        def decode(entry: CacheEntry) -> Any:
+            self.decoded.append(entry.key.name)
+            self.threads.add(threading.current_thread().name)
+            return entry.decode()
+
+        monkeypatch.setattr(CacheEntry, "object", property(decode))
+
+
+def test_when_a_crd_changes_no_other_is_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant with many large ones would stop the server at each change of one."""
+    reader = MemoryReader()
+    kinds = CustomKinds(REGISTRY, reader, lambda: 0.0)
+    for plural in ("gadgets", "widgets"):
+        share(reader, kinds, plural)
+    counted = CountedEntries(monkeypatch)
+    assert kinds.find(SYSTEM, "example.com", "v1", "widgets") is not None
+    assert sorted(counted.decoded) == ["gadgets.example.com", "widgets.example.com"]
+    counted.decoded.clear()
+    share(reader, kinds, "things")
+    assert kinds.find(SYSTEM, "example.com", "v1", "widgets") is not None
+    assert counted.decoded == ["things.example.com"]
+
+
+async def test_many_new_crds_are_compiled_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a start of the server."""
+    reader = MemoryReader()
+    kinds = CustomKinds(REGISTRY, reader, lambda: 0.0)
+    share(reader, kinds, "widgets")
+    assert kinds.preparation(SYSTEM) is None
+    fields = {f"f{number}": {"type": "string"} for number in range(2_000)}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": fields}}
+    for plural in ("gadgets", "things"):
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        share(reader, kinds, plural, versions=[version])
+    prepare = kinds.preparation(SYSTEM)
+    assert prepare is not None
+    counted = CountedEntries(monkeypatch)
+    await ComputeThreads().run(SYSTEM, prepare)
+    assert kinds.preparation(SYSTEM) is None and kinds.find(SYSTEM, "example.com", "v1", "things") is not None
+    assert len(kinds.all(SYSTEM)) > 3
+    assert threading.current_thread().name not in counted.threads and len(counted.decoded) == 3

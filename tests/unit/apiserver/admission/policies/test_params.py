@@ -53,15 +53,20 @@ async def test_many_bytes_are_searched_beside_the_event_loop_and_decoded_one_by_
     for number in range(10):
         reader.put(ACME, CONFIG_MAPS, config_map(f"c{number}", LARGE_BYTES, {"of": str(number % 2)}))
     looked_at: set[str] = set()
-    labels, decoded = CacheEntry.labels.fget, []  # type: ignore[attr-defined]
+    decoded: list[CacheEntry] = []
+    labels = CacheEntry.labels.fget  # type: ignore[attr-defined]
 
     def watched(entry: CacheEntry) -> dict[str, str]:
         looked_at.add(threading.current_thread().name)
         result: dict[str, str] = labels(entry)
         return result
 
+    def decode(entry: CacheEntry) -> Object:
+        decoded.append(entry)
+        return entry.decode()
+
     monkeypatch.setattr(CacheEntry, "labels", property(watched))
-    monkeypatch.setattr(CacheEntry, "object", property(lambda entry: decoded.append(entry) or entry.decode()))
+    monkeypatch.setattr(CacheEntry, "object", property(decode))
     params = await found(reader, {"selector": {"matchLabels": {"of": "1"}}})
     assert len(params) == 5 and not decoded
     assert threading.current_thread().name not in looked_at
