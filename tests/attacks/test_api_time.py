@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event as EventType
@@ -19,6 +20,7 @@ import pytest
 from msgspec import Struct
 
 from alcove.api.objects import Object
+from alcove.testing.oidc_issuer import OidcIssuer
 from alcove.testing.server import Caller, LocalServer
 from alcove.testing.webhook_server import WebhookServer
 
@@ -46,6 +48,8 @@ class Request(Struct, frozen=True):
     body: bytes | None
     content_type: str
     codes: tuple[int, ...]
+    tokens: tuple[str, ...] = ()
+    """Sent instead of the tenant's certificate, one after the other."""
 
 
 def post(path: str, body: Object | bytes, *codes: int, content_type: str = "application/json") -> Request:
@@ -328,9 +332,12 @@ def measured(caller: Caller) -> Latency:
 
 def send(kubeconfig: Path, request: Request, stopped: EventType, codes: Queue[int]) -> None:
     """Sends the request again and again, in a process of its own: the GETs are timed in this one."""
-    caller = Caller(kubeconfig)
+    caller = Caller(kubeconfig, anonymous=bool(request.tokens))
     headers = {"content_type": request.content_type} if request.content_type else {}
+    tokens = cycle(request.tokens)
     while not stopped.is_set():
+        if request.tokens:
+            headers["authorization"] = f"Bearer {next(tokens)}"
         codes.put(caller.request(request.method, request.path, request.body, **headers).status)
     caller.close()
 
@@ -398,6 +405,19 @@ def test_nobody_waits_for_a_conversion_that_answers_with_many_values(tenant: Cal
         must(tenant, DEFINITIONS, made)
         must(tenant, f"{CUSTOM}/converteds", {**OF_TIME, "kind": "Converted", "metadata": {"name": "c"}})
         request = Request("GET", f"{CUSTOM.replace('v1', 'v2')}/converteds/c", None, "", (500,))
+        check_nobody_waits(request, tenant, quiet)
+
+
+def test_nobody_waits_for_tokens_of_an_issuer_with_costly_rules(tenant: Caller, quiet: Caller) -> None:
+    with OidcIssuer() as issuer:
+        rule = {"expression": costly(4), "message": "no"}
+        mappings = {"username": {"claim": "sub", "prefix": ""}}
+        spec = {"issuer": issuer.configured("a"), "claimMappings": mappings, "claimValidationRules": [rule]}
+        path = "/apis/authentication.alcove.io/v1alpha1/identityproviders"
+        must(tenant, path, {"metadata": {"name": "costly"}, "spec": spec})
+        whose = tenant.get(NAMESPACE).json["metadata"]["tenant"]
+        tokens = tuple(issuer.token("a", sub=f"u{number}") for number in range(2_000))
+        request = Request("GET", f"/tenants/{whose}{NAMESPACE}", None, "", (403,), tokens)
         check_nobody_waits(request, tenant, quiet)
 
 
