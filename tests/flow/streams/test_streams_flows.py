@@ -289,8 +289,10 @@ async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
     traced = await post()
     assert traced.status == 201, traced.body
     end = {"address": "10.0.0.9", "port": 53, "kind": "Pod", "namespace": "default", "name": "two"}
-    sent = {"node": "watched", "verdict": "forwarded", "destination": end, "nextNode": "n2"}
-    assert traced.json["status"] == sent, "there is no such pod"
+    sent = {"node": "watched", "verdict": "forwarded", "destination": end, "nextNode": "another node"}
+    assert traced.json["status"] == sent, "there is no such pod, and none on the next node"
+    by_ring0 = await asyncio.to_thread(server.system.post, path.format("/tenants/acme"), {"spec": spec})
+    assert by_ring0.json["status"]["nextNode"] == "n2"
     live = (await post(live=True)).json["status"]["live"]
     assert live == {"sourcePort": 62_000, "reply": "answered", "milliseconds": 0.4}
     await make_pod(server, "acme", "two", "silent")

@@ -17,6 +17,7 @@ from alcove.api.objects import Object
 from alcove.api.resources import PODS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.call import ApiCall
+from alcove.apiserver.nodes import is_visible
 from alcove.apiserver.resources import body
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.services import ApiServerServices
@@ -28,6 +29,8 @@ from alcove.http.messages import HttpResponse
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 FETCH_SECONDS_MAX = 10.0
 BYTES_MAX = 1 << 20
+HIDDEN_NODE = "another node"
+"""Stands for a node that runs no pod of the tenant."""
 
 
 class TracesApi:
@@ -49,7 +52,7 @@ class TracesApi:
         if not entry.node:
             raise BadRequest(f'pod "{name}" is not on a node yet')
         sent = await self._fetch(call, entry, {**query, **is_live})
-        status = {"node": entry.node, **_shown(sent)}
+        status = {"node": entry.node, **self._shown(call, sent)}
         if receiver := await self._received(call, entry.node, sent, query):
             status["receiver"] = receiver
         return json_response(201, {**obj, "status": status})
@@ -70,7 +73,16 @@ class TracesApi:
             received = await self._fetch(call, entry, {**query, **arriving})
         except ApiError as error:
             return {"node": entry.node, "message": f"not tried: {error}"}
-        return {"node": entry.node, **_shown(received)}
+        return {"node": entry.node, **self._shown(call, received)}
+
+    def _shown(self, call: ApiCall, trace: KernelTrace) -> Object:
+        fields: Object = msgspec.to_builtins(trace)
+        fields.pop("source", None)
+        node = trace.next_node
+        if node and not call.identity.is_system and not is_visible(self._services.cache, call.tenant, node):
+            # One that only passes packets on, or has an address that nobody has: its name is not the tenant's to know.
+            fields["nextNode"] = HIDDEN_NODE
+        return fields
 
     async def _fetch(self, call: ApiCall, pod: CacheEntry, query: Mapping[str, str]) -> KernelTrace:
         """Asks the pod's node."""
@@ -103,9 +115,3 @@ def _query(spec: Object) -> dict[str, str]:
     if not 0 <= port < 1 << 16:
         raise BadRequest("spec.port must be between 0 and 65535")
     return {"address": address, "port": str(port), "protocol": protocol}
-
-
-def _shown(trace: KernelTrace) -> Object:
-    fields: Object = msgspec.to_builtins(trace)
-    fields.pop("source", None)
-    return fields
