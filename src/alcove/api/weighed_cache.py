@@ -15,6 +15,16 @@ Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 
+class _Kept(Generic[Result]):
+    __slots__ = ("is_used", "result", "weight")
+
+    def __init__(self, result: Result, weight: int) -> None:
+        self.result = result
+        self.weight = weight
+        self.is_used = False
+        """Since it was put here, or was last the oldest. Keys may be large: to sort them by use would hash them once more."""
+
+
 class WeighedCache(Generic[Key, Result]):
     """Can be used by several threads."""
 
@@ -22,28 +32,36 @@ class WeighedCache(Generic[Key, Result]):
         """`one_max`: what one result may weigh to be kept, so that it does not push out all others."""
         self._weight_max = weight_max
         self._one_max = weight_max if one_max is None else one_max
-        self._kept: OrderedDict[Key, tuple[Result, int]] = OrderedDict()
+        self._kept: OrderedDict[Key, _Kept[Result]] = OrderedDict()
         self._lock = Lock()
         self.weight = 0
         """Of all that is kept."""
 
     def get(self, key: Key) -> Result | None:
-        with self._lock:
-            found = self._kept.get(key)
-            if found is None:
-                return None
-            self._kept.move_to_end(key)
-            return found[0]
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        found.is_used = True
+        return found.result
 
     def put(self, key: Key, result: Result, weight: int) -> None:
-        """Keeps a result instead of those unused for longest, unless it is too heavy."""
+        """Keeps a result instead of old ones that were not used since, unless it is too heavy."""
         with self._lock:
-            _, before = self._kept.pop(key, (None, 0))
-            self.weight -= before
+            before = self._kept.pop(key, None)
+            if before is not None:
+                self.weight -= before.weight
             if weight > self._one_max:
                 return
-            self._kept[key] = (result, weight)
+            added = self._kept[key] = _Kept(result, weight)
             self.weight += weight
             while self.weight > self._weight_max:
-                _, (_, dropped) = self._kept.popitem(last=False)
-                self.weight -= dropped
+                self._drop_oldest(added)
+
+    def _drop_oldest(self, added: _Kept[Result]) -> None:
+        """Drops it, unless it was used or `added`: then it is the newest from now on."""
+        oldest, kept = self._kept.popitem(last=False)
+        if kept.is_used or kept is added:
+            kept.is_used = False
+            self._kept[oldest] = kept
+        else:
+            self.weight -= kept.weight

@@ -38,13 +38,17 @@ def test_the_bound_holds_and_the_last_that_fits_is_kept(
         assert sum(kept) == cache.weight <= weight_max
 
 
-def test_the_one_unused_for_longest_is_dropped() -> None:
+def test_what_is_used_outlasts_what_is_not() -> None:
     cache: WeighedCache[str, str] = WeighedCache(2)
-    cache.put("a", "A", 1)
-    cache.put("b", "B", 1)
-    assert cache.get("a") == "A"
-    cache.put("c", "C", 1)
-    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("A", None, "C")
+    for name in ("a", "b", "c"):
+        cache.put(name, name.upper(), 1)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (None, "B", "C")
+    cache = WeighedCache(2)
+    cache.put("used", "U", 1)
+    for name in ("a", "b", "c", "d"):
+        assert cache.get("used") == "U"
+        cache.put(name, name.upper(), 1)
+    assert (cache.get("used"), cache.get("d"), cache.get("c")) == ("U", "D", None)
 
 
 def sets_of_backends(number: int) -> object:

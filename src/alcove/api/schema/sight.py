@@ -166,9 +166,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
             "node": _text("The destination's node."),
             "verdict": _text("forwarded or dropped; absent if it could not be tried."),
             "destination": _end("Where the packet goes."),
-            "nextNode": _text(
-                "The node that it is passed on to, by name if it has pods of the tenant; absent if it stays on this one."
-            ),
+            "nextNode": _text("The node that it is passed on to; absent if it stays on this one."),
             "reason": _text("Why it was dropped, in one word."),
             "message": _text("Why it was dropped, or could not be tried."),
             "policies": {
