@@ -51,6 +51,9 @@ def test_what_is_used_outlasts_what_is_not() -> None:
     assert (cache.get("used"), cache.get("d"), cache.get("c")) == ("U", "D", None)
 
 
+SUPPLIES = supply.Supplies()
+
+
 def sets_of_backends(number: int) -> object:
     backends = tuple(
         ServiceBackend(ip_address(f"10.{number}.{index // 256}.{index % 256}"), 80) for index in range(2_000)
@@ -70,7 +73,7 @@ def profiles(number: int) -> object:
 def networks(number: int) -> object:
     body = b'{"spec":{"type":"flat"},"metadata":{"annotations":{"a":"%b"}}}' % (b"x" * 200_000)
     key = Key(NETWORKS, TenantId("acme"), "", f"n{number}")
-    return supply.supply_of(CacheEntry(key, Revision(number), body))
+    return SUPPLIES.of(CacheEntry(key, Revision(number), body))
 
 
 def indexed_values(number: int) -> object:

@@ -21,7 +21,7 @@ from alcove.api.objects import Object
 from alcove.api.resources import IP_ADDRESSES, NETWORKS, SERVICES
 from alcove.apiserver.admission.base import Attributes
 from alcove.apiserver.admission.services.claims import Setter, created, released
-from alcove.apiserver.admission.services.supply import AddressRange, Supply, supply_of
+from alcove.apiserver.admission.services.supply import AddressRange, Supplies, Supply
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.store.base import WriteOp
@@ -34,6 +34,7 @@ class ClusterIps:
         self._cache = cache
         self._clock = clock
         self._chance = chance
+        self._supplies = Supplies()
 
     def allocate(self, attributes: Attributes, setter: Setter) -> None:
         """Set the addresses that the service lacks, and add the claims of new ones to its transaction.
@@ -93,7 +94,7 @@ class ClusterIps:
     # Families and addresses
 
     def _supply(self, tenant: TenantId, network: str) -> Supply:
-        return supply_of(self._cache.entry(Key(NETWORKS, tenant, "", network)))
+        return self._supplies.of(self._cache.entry(Key(NETWORKS, tenant, "", network)))
 
     def _set_families(self, attributes: Attributes, setter: Setter, network: str) -> None:
         assert attributes.obj is not None

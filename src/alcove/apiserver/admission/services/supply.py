@@ -85,19 +85,24 @@ class Supply(Struct, frozen=True):
 
 
 _NOTHING = Supply()
-_kept: WeighedCache[tuple[Key, Revision], Supply] = WeighedCache(KEPT_RANGES_MAX)
-"""Not by entry: that would keep the networks themselves, also old states of them, which may be large."""
 
 
-def supply_of(network: CacheEntry | None) -> Supply:
-    if network is None:
-        return _NOTHING
-    key = (network.key, network.revision)
-    supply = _kept.get(key)
-    if supply is None:
-        supply = _computed(network)
-        _kept.put(key, supply, 1 + len(supply.ranges))
-    return supply
+class Supplies:
+    """The supplies of the networks of one store."""
+
+    def __init__(self) -> None:
+        # Not by entry: that would keep the networks themselves, also old states of them, which may be large.
+        self._kept: WeighedCache[tuple[Key, Revision], Supply] = WeighedCache(KEPT_RANGES_MAX)
+
+    def of(self, network: CacheEntry | None) -> Supply:
+        if network is None:
+            return _NOTHING
+        key = (network.key, network.revision)
+        supply = self._kept.get(key)
+        if supply is None:
+            supply = _computed(network)
+            self._kept.put(key, supply, 1 + len(supply.ranges))
+        return supply
 
 
 def _computed(entry: CacheEntry) -> Supply:
