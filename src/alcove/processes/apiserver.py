@@ -148,8 +148,7 @@ async def _open(config: ApiServerConfig, metrics: ApiServerMetrics, worker: Work
         from alcove.store.etcd import EtcdStore
         from alcove.store.etcd_client import Tls
 
-        pki = config.etcd_pki
-        tls = Tls(pki / "ca.crt", pki / "client.crt", pki / "client.key") if pki else None
+        tls = Tls.of(config.etcd_pki, config.etcd_server_name) if config.etcd_pki else None
         return await EtcdStore.open(config.etcd, tls=tls)
     if worker is not None:
         return await RemoteStore.open(worker.channel, worker.revision)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from alcove.api.destinations import Network
 from alcove.api.ids import SYSTEM
 from alcove.apiserver.admission.order import AdmissionSettings
+from alcove.apiserver.auth import keyfiles
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.ring0_trust import Ring0Trust
 from alcove.apiserver.auth.subjects import Subject
@@ -26,6 +27,9 @@ from alcove.store.compaction import RetentionPolicy
 from alcove.store.encryption import Encryption
 from alcove.store.encryption_config import ENCRYPTION_FILE
 
+CA_BEFORE = "ca-before.crt"
+"""Among the keys of a dedicated plane: the certificate of the authority before."""
+
 
 class ApiServerConfig(Struct, frozen=True, kw_only=True):
     data: Path
@@ -40,6 +44,8 @@ class ApiServerConfig(Struct, frozen=True, kw_only=True):
     """Endpoints (`host:port`) of the cluster's etcd. Empty for the embedded store."""
     etcd_pki: Path | None = None
     """Directory with ca.crt, client.crt and client.key for etcd. None for no TLS."""
+    etcd_server_name: str = ""
+    """In etcd's certificates, if it is not the name or address of the endpoint."""
     encryption: Path | None = None
     """An EncryptionConfiguration file. None for `encryption.yaml` in `data`, if it exists."""
     keys: Path | None = None
@@ -96,7 +102,8 @@ class ServerKeys(Struct, frozen=True):
         keys = config.keys or config.pki
         authority = CertificateAuthority.open(keys, clock())
         ring0 = Ring0Trust.load(keys) if config.keys else None
-        further = ring0.client_authority_pem if ring0 else b""
+        # Certificates of the authority that this one has replaced stay valid.
+        further = ring0.client_authority_pem + (keyfiles.read(keys / CA_BEFORE) or b"") if ring0 else b""
         serving = ServerCertificate(config.pki, authority, (config.host, *config.hosts), clock, further)
         return cls(authority, ring0, serving)
 

@@ -38,6 +38,12 @@ class Tls(Struct, frozen=True):
     authority: Path
     certificate: Path | None = None
     key: Path | None = None
+    server_name: str = ""
+    """In the certificates of the cluster; if not set, that of the endpoint."""
+
+    @classmethod
+    def of(cls, directory: Path, server_name: str = "") -> "Tls":
+        return cls(directory / "ca.crt", directory / "client.crt", directory / "client.key", server_name)
 
 
 class RevisionCompacted(StoreError):
@@ -144,4 +150,7 @@ def _channel(endpoint: str, tls: Tls | None) -> Any:
         return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
     files = (tls.authority, tls.key, tls.certificate)
     parts = [file.read_bytes() if file is not None else None for file in files]
-    return grpc.aio.secure_channel(endpoint, grpc.ssl_channel_credentials(*parts), options=_OPTIONS)
+    named = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
+    return grpc.aio.secure_channel(
+        endpoint, grpc.ssl_channel_credentials(*parts), options=(*_OPTIONS, *named)
+    )

@@ -5,13 +5,19 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from alcove.api.ids import TenantId
+from alcove.agent.images import installation
+from alcove.agent.images.references import full
+from alcove.agent.images.store import Catalogue
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.client.kubeconfig import load
+from alcove.controllers.planes import manifests
 from alcove.processes.plane_certificates import plane_certificates
 from alcove.testing.claims import free_port
 from alcove.testing.cluster import RealCluster, condition
@@ -37,7 +43,7 @@ class DedicatedServer(LocalServer):
         keys = directory / "keys"
         keys.mkdir(parents=True)
         ring0 = CertificateAuthority.open(home.directory / "pki", time.time())
-        texts = dict(own_keys or plane_certificates().new_keys(TenantId(tenant)))
+        texts = dict(own_keys or plane_certificates().own_keys(TenantId(tenant), {}, False))
         texts["ring0-ca.crt"] = ring0.certificate_pem.decode()
         texts["node-ca.crt"] = ring0.for_nodes(time.time()).certificate_pem.decode()
         for name, text in texts.items():
@@ -137,13 +143,54 @@ class DedicatedTenants:
         kubeconfig.write_bytes(base64.b64decode(self.system.get(path).json["data"]["kubeconfig"]))
         return Caller(kubeconfig)
 
+    def at_home(self, name: str) -> Caller:
+        """The administrator at the home plane's address, with the certificate of the plane's authority."""
+        home = load(self.cluster.server.admin_kubeconfig)
+        return self._elsewhere(name, home.server, home.ca_pem, "home")
+
+    def at(self, name: str, url: str) -> Caller:
+        """The administrator at the address of one of several API servers."""
+        authority = self.tenant(name)["status"]["controlPlane"]["certificateAuthority"].encode()
+        return self._elsewhere(name, url, authority, url.rpartition(":")[2])
+
+    def _elsewhere(self, name: str, server: str, authority: bytes, what: str) -> Caller:
+        path = self._directory / f"{name}-{what}.kubeconfig"
+        own = load(self.first_caller(name).kubeconfig)
+        path.write_text(
+            render(server, authority, name, "admin", KubeconfigCertificate(own.certificate_pem, own.key_pem))
+        )
+        return Caller(path)
+
+    def add_version(self, version: str) -> None:
+        """Gives the image of the installation another version, too, on all nodes."""
+        for node in self.cluster.nodes:
+            with Catalogue(node.data / "images").edit() as names:
+                of_ring0 = names.setdefault(SYSTEM, {})
+                of_ring0[full(f"{installation.REPOSITORY}:{version}")] = of_ring0[full(installation.NAME)]
+
     def plane_pid(self, name: str) -> int:
-        """The API server's process on this machine; 0 if there is none."""
-        for each in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = each.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"--tenant" in words and words[words.index(b"--tenant") + 1] == name.encode():
-                return int(each.parent.name)
-        return 0
+        """The process of an API server on this machine; 0 if there is none."""
+        return _pid(
+            lambda words: b"--tenant" in words and words[words.index(b"--tenant") + 1] == name.encode()
+        )
+
+    def etcd_pid(self, name: str) -> int:
+        """The process of the plane's etcd; 0 if there is none."""
+        path = f"/apis/apps/v1/namespaces/kube-system/statefulsets/planestore-{name}"
+        answer = self.system.get(path)
+        if answer.status != 200:
+            return 0
+        port = manifests.port_of(answer.json)
+        url = f"--listen-client-urls=https://{self.cluster.nodes[0].address}:{port}".encode()
+        return _pid(lambda words: url in words)
+
+
+def _pid(matches: Callable[[list[bytes]], bool]) -> int:
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if matches(words):
+            return int(each.parent.name)
+    return 0

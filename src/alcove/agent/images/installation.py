@@ -1,14 +1,10 @@
 """The image `alcove/alcove`, built from this node's own installation: Python, this package and what it requires.
 
 Ring0 runs the API servers of dedicated tenants from it, so that no registry is needed. Files have the same paths as on
-the node. They are linked if the image store is on the same file system, and copied otherwise.
+the node (`node_files`).
 """
 
-import errno
-import hashlib
 import os
-import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -16,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import alcove
-from alcove.agent.images import builtin
+from alcove.agent.images import builtin, node_files
 from alcove.agent.runtime.config import ImageConfig
 from alcove.api.schema import kubernetes_schemas
 
@@ -40,14 +36,14 @@ _UNUSED = (
 )
 """Directories of the standard library that are left out."""
 _UNUSED_SUFFIXES = (".opt-1.pyc", ".opt-2.pyc", ".a")
-_LIBRARY = re.compile(r"(/\S+) \(0x")
 _DIRECTORIES = ("dev", "etc", "proc", "run", "sys", "tmp")
 _LIST_MODULES = """
 import sys
-import uvloop, alcove.processes.apiserver, alcove.processes.verbs.apiserver
+import uvloop, alcove.processes.apiserver, alcove.processes.verbs.apiserver, alcove.store.etcd
 for name, module in list(sys.modules.items()):
-    if "." not in name and name not in sys.stdlib_module_names and getattr(module, "__file__", None):
-        print(*getattr(module, "__path__", (module.__file__,)), sep="\\n")
+    if "." not in name and name not in sys.stdlib_module_names:
+        # A namespace package, such as protobuf's, has a path and no file.
+        print(*getattr(module, "__path__", (getattr(module, "__file__", None) or "",)), sep="\\n")
 """
 
 
@@ -63,15 +59,6 @@ def files() -> list[Path]:
     return sorted(found)
 
 
-def digest(paths: Iterable[Path]) -> str:
-    """Of the files' names, sizes and times: reading them all would take too long for each start of a pod."""
-    checksum = hashlib.sha256()
-    for path in paths:
-        state = path.stat()
-        checksum.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-    return f"sha256:{checksum.hexdigest()}"
-
-
 def build(paths: Iterable[Path], rootfs: Path) -> None:
     """Puts the files and the shared libraries that they need into the empty directory `rootfs`."""
     rootfs.chmod(0o755)
@@ -81,32 +68,14 @@ def build(paths: Iterable[Path], rootfs: Path) -> None:
     for name, text in builtin.FILES.items():
         (rootfs / name).write_text(text)
     wanted = {*paths}
-    wanted |= _libraries(path for path in wanted if ".so" in path.suffixes or path == Path(sys.executable))
+    wanted |= node_files.libraries(
+        path for path in wanted if ".so" in path.suffixes or path == Path(sys.executable)
+    )
     for path in sorted(wanted):
-        _place(path.resolve(), rootfs / path.relative_to("/"))
+        node_files.place(path.resolve(), rootfs / path.relative_to("/"))
 
 
 def _tree(directory: Path) -> Iterator[Path]:
     for parent, directories, names in os.walk(directory):
         directories[:] = [each for each in directories if not each.startswith(_UNUSED)]
         yield from (Path(parent, name) for name in names if not name.endswith(_UNUSED_SUFFIXES))
-
-
-def _libraries(programs: Iterable[Path]) -> set[Path]:
-    """The shared libraries that the programs and extension modules are linked to."""
-    command = ["ldd", *map(str, programs)]
-    # An extension module that needs another one's libraries makes ldd fail, but not the installation.
-    linked = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return {Path(os.path.normpath(each)) for each in _LIBRARY.findall(linked)}
-
-
-def _place(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    if target.exists():
-        return
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
-            raise
-        shutil.copy2(source, target)

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from alcove.agent.images import credentials, installation
-from alcove.agent.images.model import Image, ImageFailure, ImageMissing, ImageUnavailable
+from alcove.agent.images import credentials, etcd_image, installation
+from alcove.agent.images.model import Image, ImageFailure, ImageMissing, ImageUnavailable, ToolMissing
 from alcove.agent.images.references import InvalidImageName, full, is_latest, path_of
 from alcove.agent.images.store import ImageStore
 from alcove.agent.lookup import ObjectLookup
@@ -68,7 +68,7 @@ class ImagePuller:
             record_event("Warning", "InspectFailed", message)
             raise ImageUnavailable("InvalidImageName", message) from error
         policy = container.get("imagePullPolicy") or default_policy
-        image = await self._installed(key, name) or self._present(key, name, policy)
+        image = await self._installed(key, name, record_event) or self._present(key, name, policy)
         if image is not None:
             self._store.touch(image.digest)
             record_event("Normal", "Pulled", f'Container image "{name}" already present on machine')
@@ -88,12 +88,17 @@ class ImagePuller:
             if pod_and_image[0] != key
         }
 
-    async def _installed(self, key: PodKey, name: str) -> Image | None:
-        """The image of the node's own installation, if a pod of ring0 names it."""
-        if key.plane != HOME or key.tenant != SYSTEM or name != installation.NAME:
+    async def _installed(self, key: PodKey, name: str, record_event: RecordPodEvent) -> Image | None:
+        """The image of what is installed on the node, if a pod of ring0 names it. Raises ImageUnavailable."""
+        if key.plane != HOME or key.tenant != SYSTEM or name not in (installation.NAME, etcd_image.NAME):
             return None
-        async with self._installing:
-            return await asyncio.to_thread(self._store.add_installation)
+        add = self._store.add_installation if name == installation.NAME else self._store.add_etcd
+        try:
+            async with self._installing:
+                return await asyncio.to_thread(add)
+        except ToolMissing as error:
+            self._check_backoff(key, name, record_event)
+            raise self._failed(key, name, str(error), record_event) from error
 
     def _present(self, key: PodKey, name: str, policy: str) -> Image | None:
         try:

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from alcove.agent import file_trees
 from alcove.agent.file_trees import TreeUsage
-from alcove.agent.images import builtin, disk_share, installation, layouts
+from alcove.agent.images import builtin, disk_share, etcd_image, installation, layouts, node_files
 from alcove.agent.images.layouts import ImageSource
 from alcove.agent.images.model import Image, ImageMissing, TooMuchForTenant
 from alcove.agent.images.references import full, repository, same
@@ -196,10 +196,18 @@ class ImageStore:
         next start of this process."""
         if self._installation is None:
             files = installation.files()
-            self._installation = files, installation.digest(files)
+            self._installation = files, node_files.digest(files)
         files, digest = self._installation
         self._build(digest, installation.CONFIG, partial(installation.build, files))
         self._name(SYSTEM, (full(installation.NAME),), digest)
+        return self._image(digest)
+
+    def add_etcd(self) -> Image:
+        """The image of this node's etcd, for ring0. Raises ToolMissing."""
+        program = etcd_image.find()
+        digest = node_files.digest((program,))
+        self._build(digest, etcd_image.CONFIG, partial(etcd_image.build, program))
+        self._name(SYSTEM, (full(etcd_image.NAME),), digest)
         return self._image(digest)
 
     def _build(self, digest: str, config: ImageConfig, build: Callable[[Path], None]) -> None:

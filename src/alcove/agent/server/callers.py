@@ -8,6 +8,7 @@ certificate with any name, so the plane is determined by the authority that sign
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -29,7 +30,8 @@ _Subject = tuple[list[object], list[object], list[object]]
 class _Callers(Struct, frozen=True):
     """The API servers of a plane."""
 
-    authority: x509.Certificate
+    authorities: Sequence[x509.Certificate]
+    """The current one, and the one before."""
     name: str
     """Of a foreign plane's; empty for Alcove's own."""
 
@@ -37,6 +39,9 @@ class _Callers(Struct, frozen=True):
         if self.name:
             return subject[2] == [self.name]
         return subject == ([_ORGANIZATION], [API_SERVER_GROUP], [API_SERVER_USER])
+
+    def vouch_for(self, certificate: x509.Certificate) -> bool:
+        return any(_is_issued_by(certificate, each) for each in self.authorities)
 
 
 class AuthorizedCallers:
@@ -60,8 +65,7 @@ class AuthorizedCallers:
         """Accepts the plane's API servers from the next connection on; those of a foreign plane have the common name
         `name`, and nothing else that identifies them."""
         self.context.load_verify_locations(cadata=authority_pem.decode("ascii"))
-        authority = x509.load_pem_x509_certificate(authority_pem)
-        self._authorities[plane] = _Callers(authority, name)
+        self._authorities[plane] = _Callers(x509.load_pem_x509_certificates(authority_pem), name)
 
     def distrust(self, plane: PlaneId) -> None:
         self._authorities.pop(plane, None)
@@ -74,7 +78,7 @@ class AuthorizedCallers:
         planes = [
             plane
             for plane, callers in self._authorities.items()
-            if callers.include(subject) and _is_issued_by(certificate, callers.authority)
+            if callers.include(subject) and callers.vouch_for(certificate)
         ]
         # Two foreign planes may have been joined with one authority: whose pods would it be asking for?
         if len(planes) != 1:

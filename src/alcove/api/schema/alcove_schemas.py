@@ -163,7 +163,7 @@ _CONTROL_PLANE = _record(
             "Foreign",
         ),
         "replicas": _integer(
-            "Number of API servers; 1, the default, is the only one for a store of type sqlite."
+            "Number of API servers, 1 to 3; default 1. More than one need a store of type etcd."
         ),
         "version": _text("Version of the API server; default: that of the controllers."),
         "storage": _record(
@@ -173,7 +173,11 @@ _CONTROL_PLANE = _record(
                     "$ref": _QUANTITY,
                     "description": "Size of the volume; default 1Gi. Read at its creation.",
                 },
-                "type": _text("Type of the store.", "sqlite"),
+                "type": _text(
+                    "Type of the store: `sqlite`, the default, in the API server; or `etcd`, in a pod of its own.",
+                    "etcd",
+                    "sqlite",
+                ),
             },
         ),
         "resources": _record(
@@ -352,8 +356,12 @@ _TENANT_STATUS = _record(
                 "serviceAccountKeys": _text(
                     "Public keys, in PEM, of service account tokens that a dedicated API server has issued before the tenant moved."
                 ),
-                "certificateAuthority": _text("Certificate, in PEM, by which clients verify the API server."),
-                "version": _text("Version of the API server that runs."),
+                "certificateAuthority": _text(
+                    "Certificates, in PEM, by which clients verify the API server: of the current authority, and of the "
+                    "one before until it expires."
+                ),
+                "endpoints": _names("Addresses of the API servers that are ready, if there may be several."),
+                "version": _text("Version of the API server that runs; if several run, the oldest one."),
                 "lastError": _text("Why the API server is not ready; empty if it is."),
                 "lastRequestTime": {
                     **_text(

@@ -39,11 +39,17 @@ AUTHORITIES_KEPT_MAX = 64
 """Authorities of dedicated planes that are kept decoded."""
 
 
-class PlaneServer(Struct, frozen=True):
+class ServerAddress(Struct, frozen=True):
     host: str
     port: int
+
+
+class PlaneServer(Struct, frozen=True):
+    """The API server of a plane, or several ones that share a store."""
+
+    addresses: tuple[ServerAddress, ...]
     authority: str
-    """Its certificate authority, in PEM."""
+    """Its certificate authorities, in PEM."""
 
 
 class PlaneServers:
@@ -117,7 +123,7 @@ class PlaneServers:
         if issued_by(certificate, self._own_authority):
             return
         authority = self._authorities.get(identity.tenant)
-        if authority is None or not issued_by(certificate, _decoded(authority)):
+        if authority is None or not any(issued_by(certificate, each) for each in _decoded(authority)):
             raise Unauthorized(
                 "Unauthorized: the client certificate's authority may not vouch for this tenant"
             )
@@ -194,14 +200,20 @@ def _server(tenant: Object) -> PlaneServer | None:
     authority = get(status, "controlPlane", "certificateAuthority", default="")
     if not is_dedicated(tenant) or not authority or tenant["metadata"]["name"] == SYSTEM:
         return None
+    urls = get(status, "controlPlane", "endpoints", default=()) or (status.get("endpoint") or "",)
+    addresses = tuple(each for each in map(_address, urls) if each is not None)
+    return PlaneServer(addresses, authority) if addresses else None
+
+
+def _address(url: str) -> ServerAddress | None:
     try:
-        url = urlsplit(status.get("endpoint") or "")
-        return PlaneServer(url.hostname, url.port or 443, authority) if url.hostname else None
+        parts = urlsplit(url)
+        return ServerAddress(parts.hostname, parts.port or 443) if parts.hostname else None
     except ValueError:
         return None
 
 
 @lru_cache(maxsize=AUTHORITIES_KEPT_MAX)
-def _decoded(authority: str) -> x509.Certificate:
+def _decoded(authority: str) -> Sequence[x509.Certificate]:
     """Raises ValueError."""
-    return x509.load_pem_x509_certificate(authority.encode())
+    return x509.load_pem_x509_certificates(authority.encode())

@@ -12,6 +12,7 @@ caller's, nor a key of this server, whose client certificate it verifies.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -26,12 +27,13 @@ from alcove.apiserver.call import ApiCall
 from alcove.apiserver.forwarding import HeaderField, RequestForwarder, translated
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.outbound.authorities import in_memory
-from alcove.apiserver.planes.plane_servers import PlaneServer, PlaneServers
+from alcove.apiserver.planes.plane_servers import PlaneServer, PlaneServers, ServerAddress
 from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
 from alcove.apiserver.streams.relays import BodyBounds, BodyRelay
 from alcove.http.byte_streams import TransportStream
 from alcove.http.client import HttpClientConnection
+from alcove.http.errors import HttpError
 from alcove.http.group_counts import GroupCounts
 from alcove.http.handshakes import Handshakes
 from alcove.http.messages import HttpResponse
@@ -51,6 +53,8 @@ WAITING_TOTAL_MAX = 1_024
 """Of all dedicated tenants; one more is answered with 429. A tenant may have at most as many as are free."""
 WAKE_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
+NEXT_SECONDS = 2.0
+"""How long one of several API servers may take to accept a connection before the next one is tried."""
 CONTEXTS_KEPT_MAX = 256
 """TLS contexts of planes that are kept; that of another one is made anew when it is called."""
 POOL = PoolLimits(per_target_max=16, total_max=512, per_owner_max=16, idle_seconds_max=30.0)
@@ -69,6 +73,7 @@ class PlaneConnections:
         self._reading = reading or ReadingTurns()
         self._authority = authority
         self._clock = clock
+        self._turn = 0
         self._contexts: dict[TenantId, tuple[PlaneServer, float, ssl.SSLContext]] = {}
         self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL, lambda key: key[0])
 
@@ -84,17 +89,27 @@ class PlaneConnections:
         self._idle.put((tenant, server), connection)
 
     async def open(self, tenant: TenantId, server: PlaneServer) -> HttpClientConnection:
-        """Raises ServiceUnavailable."""
+        """Raises ServiceUnavailable. Of several servers each gets its share of connections; one that does not accept
+        any is passed over."""
+        self._turn += 1
+        first = self._turn % len(server.addresses)
+        *others, last = (*server.addresses[first:], *server.addresses[:first])
+        for address in others:
+            with contextlib.suppress(OSError, HttpError):  # A TimeoutError is an OSError.
+                async with asyncio.timeout(NEXT_SECONDS):
+                    return await self._open(tenant, server, address)
         with translated():
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                return await self._open(tenant, server)
+                return await self._open(tenant, server, last)
 
-    async def _open(self, tenant: TenantId, server: PlaneServer) -> HttpClientConnection:
+    async def _open(
+        self, tenant: TenantId, server: PlaneServer, address: ServerAddress
+    ) -> HttpClientConnection:
         loop = asyncio.get_running_loop()
-        _, stream = await loop.create_connection(TransportStream, server.host, server.port)
+        _, stream = await loop.create_connection(TransportStream, address.host, address.port)
         connection, context = HttpClientConnection(), self._context(tenant, server)
         try:
-            session = await self._handshakes.perform(tenant, stream, lambda: context, server.host)
+            session = await self._handshakes.perform(tenant, stream, lambda: context, address.host)
             schedule = partial(self._reading.read, tenant)
             await stream.hand_over(TlsTransport(session, connection, schedule=schedule))
         except BaseException:
@@ -186,7 +201,7 @@ class PlaneProxy:
     def _forward(self, call: ApiCall, server: PlaneServer) -> Awaitable[HttpResponse]:
         request = call.request
         headers = proxyheaders.forwarded_headers(request)
-        headers["host"] = f"{server.host}:{server.port}"
+        headers["host"] = f"{server.addresses[0].host}:{server.addresses[0].port}"
         path = request.path if call.target.tenant else f"/tenants/{call.tenant}{request.path}"
         target = f"{path}?{request.raw_query}" if request.raw_query else path
         fields = [*headers.items(), *impersonation(call.identity)]

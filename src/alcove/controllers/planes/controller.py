@@ -1,7 +1,7 @@
 """The plane controller: converges what ring0 runs for each dedicated tenant with what its Tenant says.
 
-The steps of `reconcile` are a list, `_STEPS`: keys, claim, API server; then status and users. Each creates or repairs its
-objects (`manifests`), so whatever is deleted or changed comes back. A step that cannot be done says why in the condition
+The steps of `reconcile` are a list, `_STEPS`: keys, claim, API servers; then status and users. Each creates or repairs its
+objects (`manifests`, `server_sets`), so whatever is deleted or changed comes back. A step that cannot be done says why in the condition
 that it is for. The pod restarts by its own probes. Everything is owned by the Tenant, and deleted with it by the garbage
 collector: the store's volume and the keys too.
 
@@ -18,14 +18,21 @@ leave means to stop the tenant's pods.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from alcove.api import meta, objects
 from alcove.api.errors import BadRequest, Forbidden, Invalid, NotFound
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.kinds.core.control_planes import MOVING, is_dedicated, is_moving, needs_plane
+from alcove.api.kinds.core.control_planes import (
+    ETCD,
+    MOVING,
+    is_dedicated,
+    is_moving,
+    needs_plane,
+    store_type,
+)
 from alcove.api.kinds.core.plane_sleep import (
     API_SERVER_READY,
     ASLEEP,
@@ -65,6 +72,7 @@ from alcove.controllers.planes import manifests, observation
 from alcove.controllers.planes.manifests import LABEL, NAMESPACE, PlaneNames
 from alcove.controllers.planes.observation import CERTIFICATES_READY, STORE_READY, RunningServer
 from alcove.controllers.planes.plane_moves import PlaneMoves
+from alcove.controllers.planes.server_sets import DesiredServers, ServerSets
 from alcove.controllers.sleep.remaining import SleepersPods
 from alcove.controllers.tenants.controller import tenant_key
 
@@ -81,8 +89,8 @@ TOKEN_KEYS_FILE = "service-account-key-file"
 ADMIN = "admin"
 
 
-_PLANE, _PORT = "plane", "port"
-"""Indexes: by the tenant, and of StatefulSets by the port."""
+_PLANE = "plane"
+"""An index by the tenant."""
 
 
 class _Plane(Struct):
@@ -92,8 +100,6 @@ class _Plane(Struct):
     names: PlaneNames
     certificates: PlaneCertificates
     keys: dict[str, str] = {}
-    port: int = 0
-    """0 if there is no free one."""
     url: str = ""
     must_run: bool = True
 
@@ -101,6 +107,10 @@ class _Plane(Struct):
     def is_stopped(self) -> bool:
         """Whether the status has said so, and it need not run."""
         return not self.must_run and stop_reason(self.tenant) == ASLEEP
+
+    @property
+    def has_etcd(self) -> bool:
+        return store_type(self.spec) == ETCD
 
     @property
     def spec(self) -> Object:
@@ -118,7 +128,6 @@ class PlaneController(Controller):
         self._secrets = self._ring0_mirror(SECRETS)
         self._claims = self._ring0_mirror(PERSISTENT_VOLUME_CLAIMS)
         self._sets = self._ring0_mirror(STATEFUL_SETS)
-        self._sets.add_index(_PORT, _ports)
         self._pods = self._ring0_mirror(PODS)
         self._trust = self.mirror(CONFIG_MAPS, tenant=SYSTEM, fields=f"metadata.name={TRUST_MAP}", only=HOME)
         self._sleepers_pods = SleepersPods(self)
@@ -128,8 +137,13 @@ class PlaneController(Controller):
             context.options.plane_certificates,
             self.clock,
         )
-        self._ports: dict[str, int] = {}
-        """Ports that were given to tenants whose StatefulSet may not be in the mirror yet."""
+        self._servers = ServerSets(
+            self._sets,
+            lambda names: self._parts(self._pods, names),
+            self,
+            self.clock,
+            context.planes.shard,
+        )
         self.on(self._tenants, _of_tenant)
         for mirror in (self._secrets, self._claims, self._sets, self._pods):
             self.on(mirror, _of_part)
@@ -147,11 +161,11 @@ class PlaneController(Controller):
         tenant = self._tenants.get(key)
         certificates = self.context.options.plane_certificates
         if tenant is None or certificates is None:
-            self._ports.pop(key.name, None)
+            self._servers.forget(key.name)
             return DONE
         plane = _Plane(tenant, PlaneNames.of(tenant), certificates)
         if not needs_plane(tenant):
-            self._ports.pop(key.name, None)
+            self._servers.forget(key.name)
             return await self._finish_at_home(plane) if conditions.is_true(tenant, MOVING) else DONE
         has_pods = self._sleepers_pods.remain(TenantId(key.name))
         is_in_move = is_moving(tenant) or conditions.is_true(tenant, MOVING)
@@ -168,13 +182,13 @@ class PlaneController(Controller):
                 await self._report(key, plane, problem)
                 return Result(after_seconds=PENDING_SECONDS)
         if is_moving(tenant):
-            server, why_not = self._server(plane)
-            return await self._moves.move(tenant, server, plane.keys, why_not)
+            servers, why_not = self._running(plane)
+            return await self._moves.move(tenant, servers, plane.keys, why_not)
         is_settled = await self._update_status(key, plane)
         await self._ensure_users(plane)
         if conditions.is_true(tenant, MOVING):
-            server, _ = self._server(plane)
-            return await self._moves.finish_on_plane(tenant, server, plane.keys, has_joined=is_settled)
+            servers, _ = self._running(plane)
+            return await self._moves.finish_on_plane(tenant, servers, plane.keys, has_joined=is_settled)
         return Result(after_seconds=self._seconds_until_change(plane, is_settled=is_settled))
 
     async def _finish_at_home(self, plane: _Plane) -> Result:
@@ -184,7 +198,7 @@ class PlaneController(Controller):
             for obj in self._parts(mirror, plane.names):
                 if resource != SECRETS or manifests.USER_LABEL in objects.labels(obj):
                     remaining = True
-                    await self._delete_part(resource, obj)
+                    await self.delete(resource, obj)
         if remaining:
             return Result(after_seconds=PENDING_SECONDS)
         await self._moves.finish_at_home(plane.tenant)
@@ -209,7 +223,7 @@ class PlaneController(Controller):
             for obj in self._parts(mirror, plane.names):
                 if not plane.names.owns(obj):
                     found = True
-                    await self._delete_part(resource, obj)
+                    await self.delete(resource, obj)
         return found
 
     async def _ensure_keys(self, plane: _Plane) -> Condition | None:
@@ -226,18 +240,17 @@ class PlaneController(Controller):
         existing = self._secrets.get(_part(plane.names.plane))
         held = manifests.decoded(existing) if existing is not None else {}
         own = {name: held[name] for name in OWN_KEYS if name in held}
-        if not plane.certificates.are_valid(own):
-            own = plane.certificates.new_keys(TenantId(plane.names.tenant))
+        own = plane.certificates.own_keys(TenantId(plane.names.tenant), own, plane.has_etcd)
         plane.keys = {**own, **ring0}
         if held != plane.keys:
-            await self._apply(SECRETS, manifests.keys_secret(plane.names, plane.keys))
+            await self.apply(SECRETS, manifests.keys_secret(plane.names, plane.keys))
         return None
 
     async def _ensure_claim(self, plane: _Plane) -> Condition | None:
         existing = self._claims.get(_part(plane.names.plane))
         if existing is None:
             claim = manifests.claim(plane.names, plane.spec, is_moved=self._is_moved(plane))
-            await self._apply(PERSISTENT_VOLUME_CLAIMS, claim)
+            await self.apply(PERSISTENT_VOLUME_CLAIMS, claim)
         elif "deletionTimestamp" in existing["metadata"] and is_moving(plane.tenant):
             return observation.failed(
                 STORE_READY, "Deleting", "The volume of an earlier store is being deleted"
@@ -251,22 +264,16 @@ class PlaneController(Controller):
             return not is_dedicated(plane.tenant)
         return manifests.MOVED_ANNOTATION in objects.annotations(claim)
 
-    async def _ensure_server(self, plane: _Plane) -> Condition | None:
-        plane.port = self._port(plane.names)
-        if not plane.port:
-            message = f"All {len(manifests.PORTS)} ports of dedicated API servers are in use"
-            return observation.failed(API_SERVER_READY, "NoFreePort", message)
-        desired = manifests.stateful_set(
+    async def _ensure_servers(self, plane: _Plane) -> Condition | None:
+        wanted = DesiredServers(
             plane.names,
             plane.spec,
             plane.keys,
-            plane.port,
+            self._claims.get(_part(plane.names.plane)) or {},
             is_stopped=plane.is_stopped,
             is_moved=self._is_moved(plane),
         )
-        # Applying what is there already writes nothing.
-        await self._apply(STATEFUL_SETS, desired)
-        return None
+        return await self._servers.ensure(wanted)
 
     async def _ensure_users(self, plane: _Plane) -> None:
         """Issues the kubeconfigs of the tenant's users, once the server has been ready and so has made the tenant:
@@ -291,7 +298,7 @@ class PlaneController(Controller):
                     manifests.STAMP_ANNOTATION: stamp,
                     manifests.RENEW_ANNOTATION: meta.format_time(issued.renew_at),
                 }
-                await self._apply(
+                await self.apply(
                     SECRETS, manifests.user_secret(plane.names, user.name, issued.text, annotations)
                 )
 
@@ -316,32 +323,39 @@ class PlaneController(Controller):
             await self._client.update(SYSTEM, TENANTS, plane.tenant, subresource="status")
 
     async def _update_status(self, key: ObjectKey, plane: _Plane) -> bool:
-        """Returns whether the server is ready and the controllers have joined the plane."""
-        server, error = self._server(plane)
+        """Returns whether a server is ready, none is being replaced, and the controllers have joined the plane."""
+        servers, error = self._running(plane)
         has_joined = PlaneId(key.name) in self.context.planes.ids()
-        claim = self._claims.get(_part(plane.names.plane))
         reason = ASLEEP if not plane.must_run else WAKING if is_stopped(plane.tenant) else ""
-        desired = observation.conditions_of(claim, server, error, has_joined=has_joined, stop_reason=reason)
+        desired = observation.conditions_of(
+            self._claims.get(_part(plane.names.plane)),
+            servers[0] if servers else None,
+            error,
+            has_joined=has_joined,
+            stop_reason=reason,
+            store_error=self._servers.store_error(plane.names) if plane.has_etcd and not reason else "",
+        )
         status = plane.tenant.setdefault("status", {})
         before = {**status}
         status["conditions"] = conditions.updated(status.get("conditions") or [], desired, self.clock())
         observed = {**(status.get("controlPlane") or {}), "lastError": error}
-        if server is not None:
-            status["endpoint"] = server.url
-            observed |= {"version": server.version, **self._moves.credentials(plane.keys)}
+        if servers:
+            status["endpoint"] = observation.endpoint(servers, status.get("endpoint", ""))
+            observed |= observation.observed_servers(servers, plane.spec)
+            observed |= self._moves.credentials(plane.keys)
         status["controlPlane"] = {name: value for name, value in observed.items() if value}
         if status != before:
             await self._client.update(SYSTEM, TENANTS, plane.tenant, subresource="status")
         plane.url = status.get("endpoint", "")
-        return server is not None and has_joined
+        return bool(servers) and has_joined and not self._servers.draining(plane.names)
 
     # Helpers
 
-    def _server(self, plane: _Plane) -> tuple[RunningServer | None, str]:
-        """The API server if it is ready; otherwise why it is not, if that is known."""
+    def _running(self, plane: _Plane) -> tuple[list[RunningServer], str]:
+        """The API servers that are ready; if there is none, why, if that is known."""
         pods = self._parts(self._pods, plane.names)
-        server = observation.running_server(pods, plane.port, manifests.fingerprint(plane.keys))
-        return server, "" if server is not None or not plane.must_run else observation.error_of(pods)
+        servers = observation.running_servers(pods, plane.keys, self._servers.draining(plane.names))
+        return servers, "" if servers or not plane.must_run else observation.error_of(pods)
 
     def _mirrors(self) -> tuple[tuple[Resource, Mirror], ...]:
         return (
@@ -350,7 +364,7 @@ class PlaneController(Controller):
             (PERSISTENT_VOLUME_CLAIMS, self._claims),
         )
 
-    async def _delete_part(self, resource: Resource, obj: Object) -> None:
+    async def delete(self, resource: Resource, obj: Object) -> None:
         if "deletionTimestamp" not in obj["metadata"]:
             uid = obj["metadata"]["uid"]
             await self._client.delete(SYSTEM, resource, objects.name(obj), namespace=NAMESPACE, uid=uid)
@@ -359,28 +373,11 @@ class PlaneController(Controller):
     def _client(self) -> Client:
         return self.context.planes.client(HOME)
 
-    async def _apply(self, resource: Resource, obj: Object) -> None:
+    async def apply(self, resource: Resource, obj: Object) -> None:
         await self._client.apply(SYSTEM, resource, obj, manager=MANAGER, force=True)
 
     def _parts(self, mirror: Mirror, names: PlaneNames) -> Sequence[Object]:
         return mirror.find(_PLANE, HOME, SYSTEM, names.tenant)
-
-    def _port(self, names: PlaneNames) -> int:
-        """The port of the plane's API server: the one that it has, otherwise a free one; 0 if there is none."""
-        existing = self._sets.get(_part(names.plane))
-        port = manifests.port_of(existing) if existing is not None else self._ports.get(names.tenant, 0)
-        if not port:
-            given = set(self._ports.values())
-            port = next((each for each in manifests.PORTS if self._is_free(each, given)), 0)
-        if port:
-            self._ports[names.tenant] = port
-        return port
-
-    def _is_free(self, port: int, given: Collection[int]) -> bool:
-        shard = self.context.planes.shard
-        if shard is not None and port % shard.count != shard.index:
-            return False  # Another shard may be giving it to a tenant at this moment.
-        return port not in given and not self._sets.find_keys(_PORT, HOME, SYSTEM, str(port))
 
 
 _Step = Callable[[PlaneController, _Plane], Awaitable[Condition | None]]
@@ -388,18 +385,13 @@ _Step = Callable[[PlaneController, _Plane], Awaitable[Condition | None]]
 _STEPS: tuple[tuple[str, _Step], ...] = (
     (CERTIFICATES_READY, PlaneController._ensure_keys),
     (STORE_READY, PlaneController._ensure_claim),
-    (API_SERVER_READY, PlaneController._ensure_server),
+    (API_SERVER_READY, PlaneController._ensure_servers),
 )
 """In order, each with the condition that says whether it could be done."""
 
 
 def _planes(obj: Object) -> Iterable[str]:
     return (objects.labels(obj).get(LABEL, ""),)
-
-
-def _ports(stateful_set: Object) -> Iterable[str]:
-    port = manifests.port_of(stateful_set)
-    return (str(port),) if port else ()
 
 
 def _part(name: str) -> ObjectKey:

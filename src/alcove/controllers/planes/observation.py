@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
 from alcove.api import objects
+from alcove.api.kinds.core.control_planes import replicas_of
 from alcove.api.kinds.core.plane_sleep import API_SERVER_READY, ASLEEP, WAKING
 from alcove.api.objects import Object, get
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
+from alcove.controllers.plane_certificates import CA_BEFORE, CA_CERTIFICATE, PlaneKeys
 from alcove.controllers.planes import manifests
 
 CERTIFICATES_READY, STORE_READY, JOINED = "CertificatesReady", "StoreReady", "Joined"
@@ -23,18 +25,39 @@ class RunningServer(Struct, frozen=True):
     version: str
 
 
-def running_server(pods: Sequence[Object], port: int, keys_fingerprint: str) -> RunningServer | None:
-    """The API server with these keys, if it is ready. One that is being replaced has the keys of before."""
-    for pod in pods:
-        keys = objects.annotations(pod).get(manifests.KEYS_ANNOTATION)
+def running_servers(
+    pods: Sequence[Object], keys: PlaneKeys, without: Collection[str] = ()
+) -> list[RunningServer]:
+    """The API servers that are ready, in order, and whose authority is one of the keys'; `without` these parts."""
+    authorities = {
+        manifests.authority_fingerprint(keys[each]) for each in (CA_CERTIFICATE, CA_BEFORE) if each in keys
+    }
+    found: list[RunningServer] = []
+    for pod in sorted(pods, key=manifests.part_of):
+        authority = objects.annotations(pod).get(manifests.AUTHORITY_ANNOTATION)
         address = get(pod, "status", "hostIP", default="")
-        if keys != keys_fingerprint or not address or not conditions.is_true(pod, "Ready"):
-            continue
-        if "deletionTimestamp" not in pod["metadata"]:
+        if authority in authorities and address and is_ready(pod) and manifests.part_of(pod) not in without:
             host = f"[{address}]" if ":" in address else address
             [container] = pod["spec"]["containers"]
-            return RunningServer(f"https://{host}:{port}", container["image"].rpartition(":")[2])
-    return None
+            url = f"https://{host}:{manifests.port_of_pod(pod)}"
+            found.append(RunningServer(url, container["image"].rpartition(":")[2]))
+    return found
+
+
+def endpoint(servers: Sequence[RunningServer], before: str) -> str:
+    """The one address that is told to those who know but one: it stays as long as the server is ready."""
+    return before if any(each.url == before for each in servers) else servers[0].url
+
+
+def observed_servers(servers: Sequence[RunningServer], control_plane: Object) -> Object:
+    wanted = manifests.version_of(control_plane)
+    version = next((each.version for each in servers if each.version != wanted), wanted)
+    several = [each.url for each in servers] if replicas_of(control_plane) > 1 else []
+    return {"version": version, "endpoints": several}
+
+
+def is_ready(pod: Object) -> bool:
+    return conditions.is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
 
 
 def conditions_of(
@@ -44,21 +67,28 @@ def conditions_of(
     *,
     has_joined: bool,
     stop_reason: str = "",
+    store_error: str = "",
 ) -> list[Condition]:
     """`error` says why the server does not run; empty if that is not known. `stop_reason` says that it is asleep or
-    waking."""
-    bound = claim is not None and get(claim, "status", "phase") == "Bound"
-    unbound = f"The volume of the store is not bound yet{': ' if error else ''}{error}"
-    store = "The volume of the store is bound" if bound else unbound
+    waking. `store_error` says why a store outside of the server is not ready."""
     joined = (
         "Controllers have joined the plane" if has_joined else "Controllers have not joined the plane yet"
     )
     return [
         Condition(CERTIFICATES_READY, True, "Issued", "The plane's authority and keys are valid"),
-        Condition(STORE_READY, bound, "Bound" if bound else "Unbound", store),
+        _store_condition(claim, error, store_error),
         _server_condition(server, error, stop_reason),
         Condition(JOINED, has_joined, "Joined" if has_joined else "NotJoined", joined),
     ]
+
+
+def _store_condition(claim: Object | None, error: str, store_error: str) -> Condition:
+    if claim is None or get(claim, "status", "phase") != "Bound":
+        message = f"The volume of the store is not bound yet{': ' if error else ''}{error}"
+        return Condition(STORE_READY, False, "Unbound", message)
+    if store_error:
+        return Condition(STORE_READY, False, "NotReady", store_error)
+    return Condition(STORE_READY, True, "Bound", "The volume of the store is bound")
 
 
 def _server_condition(server: RunningServer | None, error: str, stop_reason: str) -> Condition:

@@ -19,7 +19,7 @@ from alcove.client.resources import TENANTS
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, ConnectPlane, Result
-from alcove.controllers.plane_certificates import CA_CERTIFICATE, PlaneCertificates, PlaneKeys
+from alcove.controllers.plane_certificates import PlaneCertificates, PlaneKeys, authorities
 from alcove.controllers.planes import content, moving
 from alcove.controllers.planes.manifests import PlaneNames
 from alcove.controllers.planes.moving import MoveFailed, TenantMove
@@ -52,23 +52,25 @@ class PlaneMoves:
         """What the Tenant's status says of the keys, for servers to verify whom they have vouched for."""
         assert self._certificates is not None
         return {
-            "certificateAuthority": keys[CA_CERTIFICATE],
+            "certificateAuthority": authorities(keys),
             "serviceAccountKeys": self._certificates.public_keys(keys),
         }
 
-    async def move(self, tenant: Object, server: RunningServer | None, keys: PlaneKeys, error: str) -> Result:
+    async def move(
+        self, tenant: Object, servers: Sequence[RunningServer], keys: PlaneKeys, error: str
+    ) -> Result:
         """Moves the tenant to or from its own API server, as soon as this is ready. `error` says why it is not."""
         to = SHARED if serving_mode(tenant) == DEDICATED else DEDICATED
         if self._connect is None:
             return DONE
-        if server is None:
+        if not servers:
             message = f"Waiting for the tenant's own API server{': ' if error else ''}{error}"
             await self._report(tenant, Condition(MOVING, True, "Preparing", message))
             return Result(after_seconds=PENDING_SECONDS)
         message = f"Copying the tenant's objects to {_NAMES[to]}; requests are answered with 503 for a moment"
         await self._report(tenant, Condition(MOVING, True, "Copying", message))
-        name, names = TenantId(objects.name(tenant)), PlaneNames.of(tenant)
-        observed: Object = {**self.credentials(keys), "mode": to, "lastError": None}
+        name, names, server = TenantId(objects.name(tenant)), PlaneNames.of(tenant), servers[0]
+        observed: Object = {**self.credentials(keys), "mode": to, "lastError": None, "endpoints": None}
         observed["version"] = server.version if to == DEDICATED else None
         status = {"endpoint": server.url if to == DEDICATED else None, "controlPlane": observed}
 
@@ -78,7 +80,7 @@ class PlaneMoves:
         try:
             async with AsyncExitStack() as stack:
                 try:
-                    plane = await stack.enter_async_context(self._connect(server.url, keys[CA_CERTIFICATE]))
+                    plane = await stack.enter_async_context(self._connect(server.url, authorities(keys)))
                 except (ApiError, ClientError) as refusal:
                     message = f"Cannot connect to the tenant's own API server: {refusal}"
                     await self._report(tenant, Condition(MOVING, True, "Preparing", message))
@@ -95,13 +97,13 @@ class PlaneMoves:
         return Result(after_seconds=0.0)
 
     async def finish_on_plane(
-        self, tenant: Object, server: RunningServer | None, keys: PlaneKeys, *, has_joined: bool
+        self, tenant: Object, servers: Sequence[RunningServer], keys: PlaneKeys, *, has_joined: bool
     ) -> Result:
         """After a move to its own server, or one from it that was given up: nothing of the tenant stays at home."""
-        if server is None or self._connect is None:
+        if not servers or self._connect is None:
             return Result(after_seconds=PENDING_SECONDS)
         name = TenantId(objects.name(tenant))
-        async with self._connect(server.url, keys[CA_CERTIFICATE]) as plane:
+        async with self._connect(servers[0].url, authorities(keys)) as plane:
             await moving.open_(plane, name)
         if not has_joined:
             return Result(after_seconds=PENDING_SECONDS)

@@ -76,6 +76,9 @@ def apiserver(
     etcd_pki: Annotated[
         Path | None, typer.Option(help="Directory with ca.crt, client.crt and client.key for etcd.")
     ] = None,
+    etcd_server_name: Annotated[
+        str, typer.Option(help="Name in etcd's certificates, if it is not that of the endpoint.")
+    ] = "",
     encryption_provider_config: Annotated[
         Path | None,
         typer.Option(
@@ -155,6 +158,7 @@ def apiserver(
         listen=tuple(listen or ()),
         etcd=tuple(etcd or ()),
         etcd_pki=etcd_pki,
+        etcd_server_name=etcd_server_name,
         encryption=encryption_provider_config,
         keys=keys,
         is_closed=closed,

@@ -192,6 +192,17 @@ async def test_a_server_that_is_away_is_no_pull(world: World, server: LocalServe
     assert "is moving to another API server" in world.events[-2][2]
 
 
+async def test_ring0_is_told_that_a_node_has_no_etcd(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, pod = make_pod(world.server, SYSTEM, {})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for expected in ("ErrImagePull", "ImagePullBackOff"):
+        with pytest.raises(ImageUnavailable, match="etcd is not installed on this node") as refused:
+            await world.pulls.ensure(key, pod, {"image": "alcove/etcd:node"}, world.record_event)
+        assert refused.value.reason == expected
+
+
 def test_whose_names_count() -> None:
     def whose(plane: PlaneId, tenant: TenantId) -> TenantId:
         return owner(PodKey(plane, tenant, "ns", "pod", "uid"))

@@ -20,9 +20,11 @@ SHARED, DEDICATED, FOREIGN = "Shared", "Dedicated", "Foreign"
 MODES = (DEDICATED, FOREIGN, SHARED)
 MOVING = "Moving"
 """The condition of a Tenant that moves: true until nothing of it is left at the other API server."""
-STORES = ("sqlite",)
-STORE_BYTES_MIN = 64 << 20
-"""A smaller volume could not hold the log of a new store and its audit log."""
+SQLITE, ETCD = "sqlite", "etcd"
+STORES = (ETCD, SQLITE)
+STORE_BYTES_MIN = {SQLITE: 64 << 20, ETCD: 512 << 20}
+"""A smaller volume could not hold the log of a new store (etcd's is 64 MiB per file) and its audit log."""
+REPLICAS_MAX = 3
 TENANT_LENGTH_MAX = 40
 """Of the name of a dedicated tenant: names of its API server's pod and revisions, which are labels, are longer."""
 SANS_MAX = 64
@@ -67,6 +69,15 @@ def needs_plane(tenant: Object) -> bool:
     return DEDICATED in (serving_mode(tenant), target_mode(tenant))
 
 
+def store_type(control_plane: Object) -> str:
+    """Of `spec.controlPlane`."""
+    return str(get(control_plane, "storage", "type", default="") or SQLITE)
+
+
+def replicas_of(control_plane: Object) -> int:
+    return int(control_plane.get("replicas") or 1)
+
+
 def is_foreign(tenant: Object) -> bool:
     """Whether it is served by an API server that ring0 does not run (`alcove plane join`)."""
     return mode_of(tenant) == FOREIGN
@@ -79,17 +90,26 @@ def check_control_plane(tenant: Object, errors: FieldErrors) -> None:
         message = f"must be at most {TENANT_LENGTH_MAX} characters for a tenant with a dedicated API server"
         errors.append(invalid("metadata.name", name, message))
     check_choice(plane.get("mode", ""), MODES, f"{path}.mode", errors)
-    if plane.get("replicas", 1) != 1:
-        message = "must be 1: a store of type sqlite has one API server"
-        errors.append(invalid(f"{path}.replicas", plane["replicas"], message))
+    _check_replicas(plane, path, errors)
     if (version := plane.get("version")) and not _VERSION.fullmatch(version):
         errors.append(invalid(f"{path}.version", version, "must be a version such as 0.1.0"))
-    _check_storage(plane.get("storage") or {}, f"{path}.storage", errors)
+    _check_storage(plane, f"{path}.storage", errors)
     _check_resources(plane.get("resources") or {}, f"{path}.resources", errors)
     if runtime_class := plane.get("runtimeClassName"):
         check_value(runtime_class, names.dns_subdomain, f"{path}.runtimeClassName", errors)
     _check_sans(plane.get("certificateSANs") or [], f"{path}.certificateSANs", errors)
     _check_users(plane.get("users") or [], f"{path}.users", errors)
+
+
+def check_store_change(new: Object, old: Object) -> list[FieldError]:
+    """A store is not converted: another one is made when the tenant moves to it."""
+    before, after = (store_type(get(each, "spec", "controlPlane", default=None) or {}) for each in (old, new))
+    if before == after or not needs_plane(old):
+        return []
+    message = (
+        "may not be changed while the tenant has a dedicated API server: move it to the shared one first"
+    )
+    return [forbidden("spec.controlPlane.storage.type", message)]
 
 
 def check_mode_change(new: Object, old: Object) -> list[FieldError]:
@@ -120,7 +140,18 @@ def check_serving_mode(tenant: Object) -> list[FieldError]:
     return errors
 
 
-def _check_storage(storage: Object, path: str, errors: FieldErrors) -> None:
+def _check_replicas(plane: Object, path: str, errors: FieldErrors) -> None:
+    replicas = plane.get("replicas", 1)
+    if store_type(plane) == ETCD:
+        if not 1 <= replicas <= REPLICAS_MAX:
+            errors.append(invalid(f"{path}.replicas", replicas, f"must be 1 to {REPLICAS_MAX}"))
+    elif replicas != 1:
+        message = "must be 1: a store of type sqlite has one API server; use storage.type etcd for more"
+        errors.append(invalid(f"{path}.replicas", replicas, message))
+
+
+def _check_storage(plane: Object, path: str, errors: FieldErrors) -> None:
+    storage = plane.get("storage") or {}
     if (type_ := storage.get("type")) is not None:
         check_choice(type_, STORES, f"{path}.type", errors)
     size = storage.get("size")
@@ -128,8 +159,9 @@ def _check_storage(storage: Object, path: str, errors: FieldErrors) -> None:
         return
     before = len(errors)
     check_amount("storage", size, f"{path}.size", errors)
-    if len(errors) == before and quantity.parse(size).value < STORE_BYTES_MIN:
-        errors.append(invalid(f"{path}.size", size, f"must be at least {STORE_BYTES_MIN >> 20}Mi"))
+    least = STORE_BYTES_MIN.get(store_type(plane), 0)
+    if len(errors) == before and quantity.parse(size).value < least:
+        errors.append(invalid(f"{path}.size", size, f"must be at least {least >> 20}Mi"))
 
 
 def _check_resources(resources: Object, path: str, errors: FieldErrors) -> None:

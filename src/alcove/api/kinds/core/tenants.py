@@ -14,6 +14,7 @@ from alcove.api.kinds.core.control_planes import (
     check_control_plane,
     check_mode_change,
     check_serving_mode,
+    check_store_change,
     keep_serving_mode,
 )
 from alcove.api.kinds.core.lifecycles import (
@@ -168,7 +169,7 @@ def _is_more(amount: str, other: str) -> bool:
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
     """`spec.storageClusterId`, the store of the tenant's objects, is immutable."""
-    errors = check_mode_change(new, old)
+    errors = [*check_mode_change(new, old), *check_store_change(new, old)]
     field = "storageClusterId"
     immutable(get(new, "spec", field), get(old, "spec", field), f"spec.{field}", errors)
     return errors

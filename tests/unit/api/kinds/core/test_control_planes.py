@@ -42,16 +42,38 @@ def test_everything_that_may_be_said_of_a_dedicated_plane() -> None:
         "users": [{"name": "admin"}, {"name": "dev", "groups": ["developers", "system:masters"]}],
     }
     assert problems(**said) == []
+    said |= {"replicas": 3, "storage": {"size": "2Gi", "type": "etcd"}}
+    assert problems(**said) == []
+
+
+def test_a_store_is_not_converted() -> None:
+    before, after = (tenant(mode="Dedicated", storage={"type": each}) for each in ("sqlite", "etcd"))
+    [error] = TENANTS.validate_update(after, before)
+    assert "storage.type: Forbidden: may not be changed while the tenant has a dedicated API server" in str(
+        error
+    )
+    shared = tenant(mode="Shared", storage={"type": "sqlite"})
+    assert TENANTS.validate_update(tenant(mode="Shared", storage={"type": "etcd"}), shared) == []
+    assert TENANTS.validate_update(tenant(mode="Dedicated"), before) == [], "sqlite is the default"
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
         ({"mode": "Own"}, ['mode: Unsupported value: "Own"']),
-        ({"replicas": 3}, ["replicas: Invalid value: 3: must be 1"]),
+        (
+            {"replicas": 3},
+            ["replicas: Invalid value: 3: must be 1: a store of type sqlite has one API server; use storage.type etcd"],
+        ),
+        ({"replicas": 4, "storage": {"type": "etcd"}}, ["replicas: Invalid value: 4: must be 1 to 3"]),
+        ({"replicas": 0, "storage": {"type": "etcd"}}, ["replicas: Invalid value: 0: must be 1 to 3"]),
         ({"replicas": 0}, ["replicas: Invalid value: 0: must be 1"]),
         ({"version": "../x"}, ['version: Invalid value: "../x": must be a version']),
-        ({"storage": {"type": "etcd"}}, ['storage.type: Unsupported value: "etcd"']),
+        ({"storage": {"type": "zookeeper"}}, ['storage.type: Unsupported value: "zookeeper"']),
+        (
+            {"storage": {"type": "etcd", "size": "256Mi"}},
+            ['storage.size: Invalid value: "256Mi": must be at least 512Mi'],
+        ),
         ({"storage": {"size": "1Mi"}}, ['storage.size: Invalid value: "1Mi": must be at least 64Mi']),
         ({"storage": {"size": "-1Gi"}}, ['storage.size: Invalid value: "-1Gi": must be greater than']),
         ({"resources": {"limits": {"gpu": "1"}}}, ["resources.limits[gpu]: Invalid value"]),
