@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 import pytest
@@ -15,9 +17,12 @@ from typer.testing import CliRunner
 
 from alcove.api.objects import Object
 from alcove.cli.connection import CliConnection, ConnectionFailed, KubeconfigUser, load
-from alcove.cli.tenant_backup import places
+from alcove.cli.errors import CliError
+from alcove.cli.tenant_backup import places, plan
+from alcove.cli.tenant_backup.claims import Claim
 from alcove.cli.tenant_backup.existing import Existing
 from alcove.cli.tenant_backup.restoring import Restorer, verify
+from alcove.cli.tenant_backup.saving import save
 from alcove.processes.main import app
 from alcove.testing.cluster import condition, tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
@@ -257,6 +262,75 @@ def test_a_restore_that_ends_at_any_request_is_continued(cluster: LocalServer, t
     assert ended > 10, "it was ended at every request"
 
 
+CLAIMS = f"{CORE}/persistentvolumeclaims"
+
+
+class Volumes:
+    """The files of volumes, in place of the pods that would read and write them on real nodes."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.fails = False
+
+    @contextmanager
+    def writing(self, claim: Claim) -> Iterator[IO[bytes]]:
+        out = io.BytesIO()
+        yield out
+        if self.fails:
+            raise CliError("the pod was killed")
+        self.files[claim.name] = out.getvalue()
+
+
+def test_files_are_restored_before_what_uses_them_and_again_after_an_interruption(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
+    caller = make_tenant(cluster, "filed")
+    amount = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    for name in ("bound", "owned", "waits"):
+        make(caller, CLAIMS, name, spec=amount)
+    volumes_of_pod = [
+        {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("bound", "owned")
+    ]
+    make(caller, PODS, "user", spec={**TEMPLATE["spec"], "volumes": volumes_of_pod})
+    wait_until(lambda: ready(caller) == ["user"], 60)
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": ""}
+    selector = {"matchLabels": {"app": "web"}}
+    made = make(
+        caller,
+        f"{APPS}/statefulsets",
+        "db",
+        spec={"replicas": 0, "serviceName": "db", "selector": selector, "template": TEMPLATE},
+    )
+    owner["uid"] = made["metadata"]["uid"]
+    assert caller.patch(f"{CLAIMS}/owned", {"metadata": {"ownerReferences": [owner]}}).status == 200
+    user, file = load(cluster.admin_kubeconfig), tmp_path / "filed"
+    with file.open("wb") as out:
+        saved = save(CliConnection(user), "filed", out, 0, lambda claim: iter([claim.name.encode(), b"!"]))
+    assert saved.volumes == 2, "one has no volume yet"
+
+    target, volumes = make_tenant(cluster, "refiled"), Volumes()
+    archive = partial(places.reading, file, b"")
+    verified = verify(archive, CliConnection(user), "refiled", Existing.KEEP)
+
+    def restore() -> None:
+        Restorer(
+            lambda: CliConnection(user), "refiled", Existing.KEEP, as_admin=True, write_volume=volumes.writing
+        ).restore(archive, verified)
+
+    volumes.fails = True
+    with pytest.raises(CliError, match="killed"):
+        restore()
+    assert target.get(f"{PODS}/user").status == 404, "nobody may use a volume without its files"
+    volumes.fails = False
+    restore()
+    assert volumes.files == {"bound": b"bound!", "owned": b"owned!"}
+    assert target.get(f"{PODS}/user").status == 200 and target.get(f"{CLAIMS}/waits").status == 200
+    assert plan.UNFILLED_ANNOTATION not in target.get(f"{CLAIMS}/bound").json["metadata"]["annotations"]
+    volumes.files = {}
+    restore()
+    assert volumes.files == {}, "what is there is kept"
+
+
 @pytest.mark.slow
 def test_a_tenant_travels_to_another_cluster(cluster: LocalServer, tmp_path: Path) -> None:
     caller = make_tenant(cluster, "traveller")
@@ -308,7 +382,7 @@ HOST = {"volumes": [{"name": "v", "hostPath": {"path": "/"}}], "containers": [{"
         (GOOD[: GOOD.index(b"E {")], "its end is missing"),
         (GOOD + b"O {}\n", "follows its end"),
         (GOOD.replace(b'"m"', b'"n"'), "checksum"),
-        (GOOD.replace(b'"version":1', b'"version":2'), "format 2"),
+        (GOOD.replace(b'"version":1', b'"version":3'), "format 3"),
         (archive("Not A Name", MAP), "not a backup"),
         (archive("forged", MAP, named("m", tenant="victim")), "another tenant"),
         (archive("forged", MAP, named("m", namespace="default/../../../tenants/victim")), "valid namespace"),

@@ -68,6 +68,9 @@ _JOB_LABELS = (
 _ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 _ACCOUNT_UID = "kubernetes.io/service-account.uid"
 
+UNFILLED_ANNOTATION = "alcove.io/restoring-files"
+"""Of a claim: the files of its volume are being restored. If that is interrupted, the next restore does it again."""
+
 ALLOCATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): ("clusterIP", "clusterIPs", "healthCheckNodePort"),
     ("", "persistentvolumeclaims"): ("volumeName",),
@@ -160,7 +163,7 @@ def restored(archived: ArchivedObject, target: str, uids: Mapping[str, str]) -> 
             _free_addresses(new)
         case "", "persistentvolumeclaims":
             new["spec"].pop("volumeName", None)
-            _drop_annotations(new, _OF_A_VOLUME)
+            _drop_annotations(new, (*_OF_A_VOLUME, UNFILLED_ANNOTATION))
         case "", "persistentvolumes":
             new["spec"].pop("claimRef", None)
             _drop_annotations(new, _OF_A_VOLUME)
@@ -173,6 +176,14 @@ def restored(archived: ArchivedObject, target: str, uids: Mapping[str, str]) -> 
             # A VPC is one tenant's.
             new["spec"].pop("vpcID", None)
     return new
+
+
+def mark_unfilled(claim: Object) -> None:
+    claim["metadata"].setdefault("annotations", {})[UNFILLED_ANNOTATION] = "true"
+
+
+def is_unfilled(claim: Object) -> bool:
+    return UNFILLED_ANNOTATION in objects.annotations(claim)
 
 
 def _set_owners(new: Object, uids: Mapping[str, str]) -> None:

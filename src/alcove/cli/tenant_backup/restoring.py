@@ -9,13 +9,14 @@ tenant alone. A restore that was interrupted is continued by another one that ke
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from threading import Lock, local
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from msgspec import Struct, field
 
@@ -25,11 +26,12 @@ from alcove.api.objects import Object, get
 from alcove.cli.connection import CliConnection
 from alcove.cli.errors import CliError
 from alcove.cli.tenant_backup import plan
-from alcove.cli.tenant_backup.archive import ArchivedObject, ArchiveHeader, ArchiveReader
+from alcove.cli.tenant_backup.archive import ArchivedObject, ArchiveHeader, ArchiveReader, VolumeChunk
+from alcove.cli.tenant_backup.claims import Claim
 from alcove.cli.tenant_backup.existing import Existing
 from alcove.cli.tenant_backup.saving import names_of, served
 from alcove.client import paths
-from alcove.client.resources import Resource
+from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, Resource
 
 ADMIN = "admin"
 FAILURES_SHOWN_MAX = 20
@@ -53,6 +55,8 @@ _INITIAL = frozenset(
 )
 """Objects that every tenant begins with, as resource and name."""
 
+WriteVolume = Callable[[Claim], AbstractContextManager[IO[bytes]]]
+"""Takes a tar archive, whose files are in the claim's volume when the block ends."""
 OpenArchive = Callable[[], AbstractContextManager[BinaryIO]]
 """Opens the archive at its beginning."""
 
@@ -62,6 +66,10 @@ class VerifiedArchive(Struct, frozen=True):
     objects: int
     owners: frozenset[str]
     """The old uids of objects that own others."""
+    claims: Mapping[Claim, int] = {}
+    """The numbers of the claims whose volumes' files it has."""
+    claims_end: int = 0
+    """The number of the last claim. What uses claims comes after it."""
 
 
 class RestoreReport(Struct):
@@ -73,6 +81,8 @@ class RestoreReport(Struct):
     failed: int = 0
     failures: list[str] = field(default_factory=list)
     """The first FAILURES_SHOWN_MAX of them."""
+    volumes: int = 0
+    """Whose files were restored."""
 
     def fail(self, archived: ArchivedObject, error: Exception) -> None:
         self.failed += 1
@@ -91,11 +101,16 @@ def verify(
     defined: set[tuple[str, str]] = set()
     owners: set[str] = set()
     conflicts, count = Counter[str](), 0
+    claims: dict[Claim, int] = {}
+    filled: set[Claim] = set()
     names: frozenset[tuple[str, str]] = frozenset()
     resource: Resource | None = None
     with archive() as stream:
         reader = ArchiveReader(stream)
-        for archived in reader.objects():
+        for archived in reader.entries():
+            if isinstance(archived, VolumeChunk):
+                filled.add(archived.claim)
+                continue
             count += 1
             if archived.resource != resource:
                 resource = archived.resource
@@ -108,6 +123,8 @@ def verify(
             if not _check(archived, target or reader.header.tenant):
                 continue
             owners.update(plan.owners(archived.obj))
+            if resource == PERSISTENT_VOLUME_CLAIMS:
+                claims[Claim(archived.namespace, archived.name)] = archived.number
             if names_of(resource) == CRDS:
                 defined.add(
                     (
@@ -120,7 +137,13 @@ def verify(
     if conflicts:
         shown = ", ".join(f"{number} {name}" for name, number in sorted(conflicts.items()))
         raise CliError(f"tenant {target} has objects of the backup already: {shown}; see --existing")
-    return VerifiedArchive(reader.header, count, frozenset(owners))
+    if unknown := filled - claims.keys():
+        raise CliError(
+            f"the backup is damaged: it has files of a claim that it does not have, {min(unknown)}"
+        )
+    end = max(claims.values(), default=0)
+    kept = {claim: number for claim, number in claims.items() if claim in filled}
+    return VerifiedArchive(reader.header, count, frozenset(owners), kept, end)
 
 
 def _known(connection: CliConnection, target: str | None) -> frozenset[tuple[str, str]]:
@@ -162,18 +185,33 @@ def _is_initial(archived: ArchivedObject) -> bool:
     return (archived.resource.resource, archived.name) in _INITIAL
 
 
+def impersonation(tenant: str) -> dict[str, str]:
+    """The headers by which ring0 is the tenant's administrator."""
+    return {"Impersonate-Tenant": tenant, "Impersonate-User": ADMIN}
+
+
 class Restorer:
     """Restores a verified archive to a tenant that exists."""
 
     def __init__(
-        self, connect: Callable[[], CliConnection], target: str, existing: Existing, *, as_admin: bool
+        self,
+        connect: Callable[[], CliConnection],
+        target: str,
+        existing: Existing,
+        *,
+        as_admin: bool,
+        write_volume: WriteVolume | None = None,
     ) -> None:
         """`connect` makes a connection for each of some threads. `as_admin`: they are ring0's, and impersonate
-        the tenant's administrator."""
+        the tenant's administrator. Without `write_volume` files in volumes are not restored."""
+        self._write_volume = write_volume
+        self._unfilled: set[Claim] = set()
+        """Claims whose volumes' files are to be restored, since they are new or overwritten."""
+        self._claims: Mapping[Claim, int] = {}
         self._connections = _ThreadConnections(connect)
         self._target = TenantId(target)
         self._existing = existing
-        self._headers = {"Impersonate-Tenant": target, "Impersonate-User": ADMIN} if as_admin else {}
+        self._headers = impersonation(target) if as_admin else {}
         self._uids: dict[str, str] = {}
         self._owners: frozenset[str] = frozenset()
         self._served: Resource | None = None
@@ -184,7 +222,14 @@ class Restorer:
     def restore(self, archive: OpenArchive, verified: VerifiedArchive) -> RestoreReport:
         """Raises ConnectionFailed, CliError; what single objects raise is in the report."""
         self._owners = verified.owners
-        waiting = self._pass(archive, None, is_last=False)
+        if verified.claims and self._write_volume is not None:
+            self._claims = verified.claims
+            waiting = self._restore_volumes(archive, verified, self._write_volume)
+            waiting |= self._pass(
+                archive, range(verified.claims_end + 1, verified.objects + 1), is_last=False
+            )
+        else:
+            waiting = self._pass(archive, range(1, verified.objects + 1), is_last=False)
         while waiting:
             before, waiting = waiting, self._pass(archive, waiting, is_last=False)
             if waiting == before:
@@ -193,14 +238,45 @@ class Restorer:
                 break
         return self.report
 
-    def _pass(self, archive: OpenArchive, wanted: set[int] | None, *, is_last: bool) -> set[int]:
-        """Restores all objects, or the `wanted` ones. Returns those whose owners are not restored yet."""
+    def _restore_volumes(
+        self, archive: OpenArchive, verified: VerifiedArchive, write_volume: WriteVolume
+    ) -> set[int]:
+        """Restores what comes before those that use claims, and then the files. Returns as `_pass`."""
+        waiting = self._pass(archive, range(1, verified.claims_end + 1), is_last=False)
+        # A claim whose owner comes later, such as a StatefulSet, which would use it.
+        early = waiting & {*verified.claims.values()}
+        self._pass(archive, early, is_last=True)
+        with archive() as stream:
+            chunks = (each for each in ArchiveReader(stream).entries() if isinstance(each, VolumeChunk))
+            for claim, parts in itertools.groupby(chunks, key=lambda each: each.claim):
+                if claim in self._unfilled:
+                    with write_volume(claim) as out:
+                        for part in parts:
+                            out.write(part.data)
+                    self._mark_filled(claim)
+                    self.report.volumes += 1
+        return waiting - early
+
+    def _mark_filled(self, claim: Claim) -> None:
+        path = paths.one(self._target, PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name)
+        for attempt in range(ATTEMPTS_MAX):
+            found = self._request("GET", path)
+            found["metadata"].get("annotations", {}).pop(plan.UNFILLED_ANNOTATION, None)
+            try:
+                self._request("PUT", path, found)
+                return
+            except Conflict:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+
+    def _pass(self, archive: OpenArchive, wanted: Collection[int], *, is_last: bool) -> set[int]:
+        """Restores the `wanted` objects, by their numbers. Returns those whose owners are not restored yet."""
         waiting: set[int] = set()
         requests: deque[Future[None]] = deque()
         resource: Resource | None = None
         with archive() as stream, ThreadPoolExecutor(AT_ONCE_MAX) as threads:
             for archived in ArchiveReader(stream).objects():
-                if wanted is not None and archived.number not in wanted:
+                if archived.number not in wanted:
                     continue
                 if archived.resource != resource:
                     # What comes later may need, or be owned by, all of what came before.
@@ -231,18 +307,27 @@ class Restorer:
     def _put(self, archived: ArchivedObject) -> str:
         """Creates the object, or treats the existing one as requested. Returns its uid."""
         new = plan.restored(archived, self._target, self._uids)
+        claim = Claim(archived.namespace, archived.name)
+        has_files = archived.resource == PERSISTENT_VOLUME_CLAIMS and claim in self._claims
+        if has_files:
+            plan.mark_unfilled(new)
         collection = paths.collection(self._target, archived.resource, archived.namespace)
         try:
             created = self._request("POST", collection, new)
         except AlreadyExists:
-            return self._put_existing(archived, new)
+            return self._put_existing(archived, new, has_files=has_files)
         with self._lock:
             self.report.created += 1
+            if has_files:
+                self._unfilled.add(claim)
         return str(created["metadata"]["uid"])
 
-    def _put_existing(self, archived: ArchivedObject, new: Object) -> str:
+    def _put_existing(self, archived: ArchivedObject, new: Object, *, has_files: bool) -> str:
         path = paths.one(self._target, archived.resource, archived.namespace, archived.name)
         existing = self._request("GET", path)
+        if has_files and (self._existing is Existing.OVERWRITE or plan.is_unfilled(existing)):
+            with self._lock:
+                self._unfilled.add(Claim(archived.namespace, archived.name))
         if self._existing is not Existing.OVERWRITE or archived.resource.kind == "Pod":
             with self._lock:
                 self.report.kept += 1

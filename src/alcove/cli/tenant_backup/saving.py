@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
 
 import msgspec
+import orjson
 from msgspec import Struct
 
 from alcove.api import meta
 from alcove.api.errors import Expired
 from alcove.api.ids import TenantId
+from alcove.api.objects import get
 from alcove.cli.connection import CliConnection
 from alcove.cli.errors import CliError
-from alcove.cli.tenant_backup.archive import ArchiveHeader, ArchiveWriter
+from alcove.cli.tenant_backup.archive import (
+    VERSION,
+    VERSION_WITH_VOLUMES,
+    ArchiveHeader,
+    ArchiveWriter,
+)
+from alcove.cli.tenant_backup.claims import Claim
 from alcove.cli.tenant_backup.plan import in_restore_order, is_saved
 from alcove.client import discovery, paths
 from alcove.client.discovery import ServedResource
-from alcove.client.resources import API_SERVICES, NAMESPACES, Resource
+from alcove.client.resources import API_SERVICES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, Resource
 
 PAGE_BYTES = 4 << 20
 """Pages are about as large, however large the objects are."""
@@ -30,6 +38,7 @@ class SavedBackup(Struct, frozen=True):
     objects: int
     revision: str
     size_bytes: int
+    volumes: int = 0
 
 
 class _PageMetadata(
@@ -63,24 +72,51 @@ def served(connection: CliConnection, tenant: str) -> list[ServedResource]:
     return [each for each in discovery.parsed(documents) if each.resource.group not in elsewhere]
 
 
-def save(connection: CliConnection, tenant: str, out: BinaryIO, size_max: int = 0) -> SavedBackup:
-    """Writes an archive, of at most `size_max` bytes if that is not 0. Raises ApiError, ConnectionFailed, CliError,
-    OSError."""
+ReadVolume = Callable[[Claim], Iterator[bytes]]
+"""The files of the claim's volume, as a tar archive in chunks."""
+
+
+def save(
+    connection: CliConnection,
+    tenant: str,
+    out: BinaryIO,
+    size_max: int = 0,
+    read_volume: ReadVolume | None = None,
+) -> SavedBackup:
+    """Writes an archive, of at most `size_max` bytes if that is not 0, with the files of volumes if `read_volume` is
+    given. Raises ApiError, ConnectionFailed, CliError, OSError."""
     resources = [each.resource for each in served(connection, tenant) if is_saved(each)]
     revision = _page(connection, tenant, NAMESPACES, {"limit": "1"}).metadata.resource_version
-    writer = ArchiveWriter(out, ArchiveHeader(tenant, revision, meta.format_time(time.time())))
+    version = VERSION if read_volume is None else VERSION_WITH_VOLUMES
+    header = ArchiveHeader(tenant, revision, meta.format_time(time.time()), version=version)
+    writer, claims = ArchiveWriter(out, header, size_max), list[Claim]()
     with ThreadPoolExecutor(1) as fetcher:
         for resource in in_restore_order(resources):
             try:
                 for items in _pages(fetcher, connection, tenant, resource, revision):
                     writer.add(resource, items)
-                    if size_max and writer.size_bytes > size_max:
-                        raise CliError(f"the backup is larger than {size_max} bytes")
+                    if resource == PERSISTENT_VOLUME_CLAIMS:
+                        claims += _bound(items)
             except Expired as error:
                 message = f"the API server no longer has revision {revision}, with which the backup began"
                 raise CliError(f"{message}; try again") from error
+    if read_volume is None:
+        claims = []
+    for claim in claims:
+        writer.begin_volume(claim)
+        for chunk in read_volume(claim) if read_volume is not None else ():
+            writer.add_chunk(chunk)
     writer.end()
-    return SavedBackup(writer.objects, revision, writer.size_bytes)
+    return SavedBackup(writer.objects, revision, writer.size_bytes, len(claims))
+
+
+def _bound(items: list[bytes]) -> Iterator[Claim]:
+    """The claims that have a volume with files."""
+    for claim in map(orjson.loads, items):
+        is_bound = get(claim, "status", "phase") == "Bound"
+        has_files = get(claim, "spec", "volumeMode", default="Filesystem") == "Filesystem"
+        if is_bound and has_files and "deletionTimestamp" not in claim["metadata"]:
+            yield Claim(claim["metadata"]["namespace"], claim["metadata"]["name"])
 
 
 def _pages(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from alcove.cli.connection import CliConnection
     from alcove.cli.session import CliSession
     from alcove.cli.tenant_backup.restoring import OpenArchive, RestoreReport
+    from alcove.cli.tenant_backup.volumes import VolumePods
 
 PassphraseOption = Annotated[
     Path | None,
@@ -29,6 +30,12 @@ ExistingOption = Annotated[
     typer.Option(
         "--existing",
         help="What to do if the tenant has objects of the backup: refuse, keep or overwrite them.",
+    ),
+]
+VolumesOption = Annotated[
+    bool,
+    typer.Option(
+        "--volumes", help="With the files in volumes, read by a pod of the tenant for each; needs kubectl."
     ),
 ]
 _NOT_CLONED = ("domains", "revokedCertificates", "sleep", "backup", "finalizers", "storageClusterId")
@@ -50,9 +57,10 @@ def backup(
     size_max: Annotated[
         str, typer.Option("--size-max", help="Give up a backup that is larger, for example 10Gi.")
     ] = "",
+    volumes: VolumesOption = False,
     via: KubeconfigOption = None,
 ) -> None:
-    """Save all objects of a tenant, as they are at one revision. Files in volumes are not saved."""
+    """Save all objects of a tenant, as they are at one revision, and the files in its volumes if asked."""
     from alcove.cli.session import CliSession
     from alcove.cli.tenant_backup import places, pruning
     from alcove.cli.tenant_backup.saving import save
@@ -60,7 +68,8 @@ def backup(
     with exit_on_error():
         passphrase = places.read_passphrase(passphrase_file)
         session = CliSession(via)
-        if not _find(session, name)[1]:
+        is_ring0, is_there = _find(session, name)
+        if not is_there:
             raise CliError(f'tenants "{name}" not found', ExitCode.NOT_FOUND)
         size_bytes_max = _size(size_max)
         if keep and not output.endswith(pruning.SUFFIX):
@@ -69,12 +78,14 @@ def backup(
             Path(output).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         began = time.monotonic()
         with places.writing(output, passphrase) as out:
-            saved = save(session.connection, name, out, size_bytes_max)
+            read = _volume_pods(session, name, is_ring0=is_ring0).read if volumes else None
+            saved = save(session.connection, name, out, size_bytes_max, read)
         seconds = time.monotonic() - began
         removed = pruning.prune(output, keep) if keep else []
     size = f"{saved.size_bytes >> 10} KiB in {seconds:.1f} s"
     typer.echo(
-        f"saved {saved.objects} objects of tenant {name} at revision {saved.revision}: {output}, {size}"
+        f"saved {saved.objects} objects{_volumes_text(saved.volumes)} of tenant {name} at revision "
+        f"{saved.revision}: {output}, {size}"
     )
     for place in removed:
         typer.echo(f"removed {place}")
@@ -87,10 +98,14 @@ def restore(
     ] = "",
     existing: ExistingOption = Existing.REFUSE,
     passphrase_file: PassphraseOption = None,
+    no_volumes: Annotated[
+        bool, typer.Option("--no-volumes", help="Without the files in volumes that the backup has.")
+    ] = False,
     timeout: TimeoutOption = 60.0,
     via: KubeconfigOption = None,
 ) -> None:
-    """Restore the objects of a tenant; it is created if it does not exist. The backup is verified before."""
+    """Restore the objects of a tenant, and the files in its volumes if the backup has them; the tenant is created if it does
+    not exist. The backup is verified before."""
     from alcove.cli.session import CliSession
     from alcove.cli.tenant_backup import places
 
@@ -98,16 +113,17 @@ def restore(
         passphrase = places.read_passphrase(passphrase_file)
         with places.local_copy(source) as file:
             archive = partial(places.reading, file, passphrase)
-            _restore(CliSession(via), archive, tenant, existing, {}, timeout)
+            _restore(CliSession(via), archive, tenant, existing, {}, timeout, with_volumes=not no_volumes)
 
 
 def clone(
     name: TenantArgument,
     target: Annotated[str, typer.Argument(help="Name of the tenant to create.", show_default=False)],
+    volumes: VolumesOption = False,
     timeout: TimeoutOption = 60.0,
     via: KubeconfigOption = None,
 ) -> None:
-    """Create a tenant with the objects that another one has now. Files in volumes are not copied."""
+    """Create a tenant with the objects that another one has now, and the files in its volumes if asked."""
     from alcove.cli.session import CliSession
     from alcove.cli.tenant_backup import places
     from alcove.cli.tenant_backup.saving import save
@@ -122,12 +138,21 @@ def clone(
         with tempfile.TemporaryDirectory(prefix="alcove-clone-") as directory:  # Mode 0700.
             file = Path(directory) / "backup"
             with places.writing(str(file), b"") as out:
-                save(session.connection, name, out)
-            _restore(session, partial(places.reading, file, b""), target, Existing.REFUSE, copied, timeout)
+                read = _volume_pods(session, name, is_ring0=True).read if volumes else None
+                save(session.connection, name, out, 0, read)
+            archive = partial(places.reading, file, b"")
+            _restore(session, archive, target, Existing.REFUSE, copied, timeout, with_volumes=volumes)
 
 
 def _restore(
-    session: CliSession, archive: OpenArchive, tenant: str, existing: Existing, spec: Object, timeout: float
+    session: CliSession,
+    archive: OpenArchive,
+    tenant: str,
+    existing: Existing,
+    spec: Object,
+    timeout: float,
+    *,
+    with_volumes: bool,
 ) -> None:
     from alcove.cli.tenant_backup.archive import ArchiveReader
     from alcove.cli.tenant_backup.restoring import Restorer, verify
@@ -138,10 +163,25 @@ def _restore(
         raise CliError("the system tenant is not restored this way: see `alcove restore`", ExitCode.USAGE)
     is_ring0, is_there = _find(session, target)
     verified = verify(archive, session.connection, target if is_there else None, existing)
+    has_files = with_volumes and bool(verified.claims)
+    write = _volume_pods(session, target, is_ring0=is_ring0).writing if has_files else None
     if not is_there:
         _create(session, target, spec, timeout)
-    restorer = Restorer(partial(_connect, session), target, existing, as_admin=is_ring0)
+    connect = partial(_connect, session)
+    restorer = Restorer(connect, target, existing, as_admin=is_ring0, write_volume=write)
     _show(target, verified.header.revision, restorer.restore(archive, verified))
+
+
+def _volume_pods(session: CliSession, tenant: str, *, is_ring0: bool) -> VolumePods:
+    from alcove.cli.tenant_backup.restoring import impersonation
+    from alcove.cli.tenant_backup.volumes import VolumePods
+
+    headers = impersonation(tenant) if is_ring0 else {}
+    return VolumePods(_connect(session), session.kubeconfig, tenant, headers)
+
+
+def _volumes_text(count: int) -> str:
+    return f" and the files of {count} volumes" if count else ""
 
 
 def _size(text: str) -> int:
@@ -184,7 +224,8 @@ def _create(session: CliSession, tenant: str, spec: Object, timeout: float) -> N
 def _show(tenant: str, revision: str, report: RestoreReport) -> None:
     counts = {"created": report.created, "updated": report.updated, "kept": report.kept}
     shown = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "nothing to restore"
-    typer.echo(f"restored tenant {tenant} from revision {revision}: {shown}")
+    files = f", files of {report.volumes} volumes" if report.volumes else ""
+    typer.echo(f"restored tenant {tenant} from revision {revision}: {shown}{files}")
     for reason, number in sorted(report.skipped.items()):
         typer.echo(f"  not restored: {number} {reason}")
     if report.failed:
