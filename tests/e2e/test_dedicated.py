@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -217,6 +218,19 @@ def test_another_user_is_issued_a_certificate_by_the_plane(
     assert answer.status == 403 and 'User "guest"' in answer.json["message"]
 
 
+def test_secrets_are_encrypted_in_its_store(dedicated: DedicatedTenants, acme: Caller) -> None:
+    path = "/api/v1/namespaces/default"
+    shown = {"metadata": {"name": "shown"}, "data": {"a": "plain-as-day"}}
+    hidden = {"metadata": {"name": "hidden"}, "stringData": {"a": "kept-in-the-dark"}}
+    assert acme.post(f"{path}/configmaps", shown).status == 201
+    assert acme.post(f"{path}/secrets", hidden).status == 201
+    stores = list(dedicated.cluster.nodes[0].data.rglob("store.db*"))
+    content = b"".join(each.read_bytes() for each in stores)
+    assert b"plain-as-day" in content
+    for each in (b"kept-in-the-dark", base64.b64encode(b"kept-in-the-dark")):
+        assert each not in content
+
+
 def test_a_killed_api_server_comes_back_with_its_objects(dedicated: DedicatedTenants, acme: Caller) -> None:
     body = {"metadata": {"name": "kept"}, "data": {"a": "b"}}
     assert acme.post("/api/v1/namespaces/default/configmaps", body).status == 201
@@ -276,6 +290,7 @@ def test_a_deleted_tenant_leaves_nothing(dedicated: DedicatedTenants, acme: Call
     paths = (
         f"{SETS}/plane-acme",
         f"{RING0}/secrets/plane-acme",
+        f"{RING0}/secrets/planekey-acme",
         f"{RING0}/persistentvolumeclaims/plane-acme",
     )
     for path in (*paths, f"{RING0}/secrets/plane-acme.admin", f"{RING0}/pods/plane-acme-0"):

@@ -180,6 +180,30 @@ def test_what_is_deleted_or_changed_comes_back(home: LocalServer) -> None:
     assert conditions["CertificatesReady"] == "True" and conditions["APIServerReady"] == "False"
 
 
+def test_the_key_of_a_store_is_not_made_twice(home: LocalServer) -> None:
+    system, path = home.system, f"{KUBE_SYSTEM}/secrets/planekey-big"
+
+    def is_marked() -> bool:
+        return "alcove.io/plane-encrypted" in system.get(CLAIM).json["metadata"].get("annotations", {})
+
+    wait_until(is_marked, SECONDS_MAX)
+    secret = system.get(path).json
+    changed = system.patch(path, {"data": {"encryption.yaml": ""}})
+    assert changed.status == 422 and "immutable" in changed.json["message"], changed.body
+    assert system.delete(path).status == 200
+
+    def reason() -> str:
+        found = system.get(TENANT).json["status"]["conditions"]
+        return next(str(each["reason"]) for each in found if each["type"] == "StoreReady")
+
+    wait_until(lambda: reason() == "EncryptionKeyMissing", SECONDS_MAX)
+    assert system.get(path).status == 404
+    copied = {name: secret["metadata"][name] for name in ("name", "labels", "ownerReferences")}
+    again = {"metadata": copied, "data": secret["data"], "immutable": True}
+    assert system.post(f"{KUBE_SYSTEM}/secrets", again).status == 201
+    wait_until(lambda: reason() != "EncryptionKeyMissing", SECONDS_MAX)
+
+
 def test_controllers_join_by_the_status_and_issue_kubeconfigs(home: LocalServer, tmp_path: Path) -> None:
     """The API server that the status names is started here by hand: there is no node to run it."""
     system = home.system

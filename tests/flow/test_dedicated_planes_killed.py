@@ -103,7 +103,7 @@ def is_created(system: Caller, name: str) -> bool:
     is_told = (
         condition(found, "CertificatesReady") == "True" and condition(found, "APIServerReady") == "False"
     )
-    return is_told and len(parts(system, name)) == 3
+    return is_told and len(parts(system, name)) == 4
 
 
 def is_gone(system: Caller, name: str) -> bool:

@@ -47,6 +47,8 @@ class PlaneCertificates(Struct, frozen=True):
     own_keys: Callable[[TenantId, PlaneKeys, bool], dict[str, str]]
     """The given keys; with new ones in place of those that are missing, do not belong together or expire soon, and with
     those of etcd if the third argument says so."""
+    encryption: Callable[[], str]
+    """A new EncryptionConfiguration, with a new key."""
     public_keys: Callable[[PlaneKeys], str]
     """The public key of service account tokens, in PEM."""
     kubeconfig: Callable[[PlaneKeys, str, PlaneUser], IssuedKubeconfig]

@@ -36,6 +36,7 @@ from alcove.controllers.plane_certificates import (
     PlaneUser,
     authorities,
 )
+from alcove.store import encryption_config
 
 RENEW_SECONDS = CLIENT_LIFETIME.total_seconds() * 2 / 3
 AUTHORITY_SECONDS_LEFT = CLIENT_LIFETIME.total_seconds()
@@ -43,7 +44,12 @@ AUTHORITY_SECONDS_LEFT = CLIENT_LIFETIME.total_seconds()
 
 
 def plane_certificates() -> PlaneCertificates:
-    return PlaneCertificates(own_keys=_own_keys, public_keys=_public_keys, kubeconfig=_kubeconfig)
+    return PlaneCertificates(
+        own_keys=_own_keys,
+        encryption=lambda: encryption_config.generate().decode(),
+        public_keys=_public_keys,
+        kubeconfig=_kubeconfig,
+    )
 
 
 def _own_keys(tenant: TenantId, held: PlaneKeys, has_etcd: bool) -> dict[str, str]:

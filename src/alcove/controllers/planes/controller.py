@@ -1,6 +1,6 @@
 """The plane controller: converges what ring0 runs for each dedicated tenant with what its Tenant says.
 
-The steps of `reconcile` are a list, `_STEPS`: keys, claim, API servers; then status and users. Each creates or repairs its
+The steps of `reconcile` are a list, `_STEPS`: keys, claim, its encryption, API servers; then status and users. Each creates or repairs its
 objects (`manifests`, `server_sets`), so whatever is deleted or changed comes back. A step that cannot be done says why in the condition
 that it is for. The pod restarts by its own probes. Everything is owned by the Tenant, and deleted with it by the garbage
 collector: the store's volume and the keys too.
@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from alcove.api import meta, objects
-from alcove.api.errors import BadRequest, Forbidden, Invalid, NotFound
+from alcove.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.control_planes import (
     ETCD,
@@ -257,6 +257,31 @@ class PlaneController(Controller):
             )
         return None
 
+    async def _ensure_encryption(self, plane: _Plane) -> Condition | None:
+        """Makes the key of a new store. It cannot be made again."""
+        names, claim = plane.names, self._claims.get(_part(plane.names.plane))
+        is_encrypted = claim is not None and manifests.ENCRYPTED_ANNOTATION in objects.annotations(claim)
+        if self._secrets.get(_part(names.encryption)) is not None:
+            if claim is not None and not is_encrypted:
+                mark = {"metadata": {"annotations": {manifests.ENCRYPTED_ANNOTATION: "true"}}}
+                await self._client.patch(
+                    SYSTEM, PERSISTENT_VOLUME_CLAIMS, names.plane, mark, namespace=NAMESPACE
+                )
+            return None
+        if is_encrypted:
+            message = (
+                f"Secret {names.encryption} is missing, with the key of the store; copy it back. If it is lost, "
+                f"delete the annotation {manifests.ENCRYPTED_ANNOTATION} of claim {names.plane}; the tenant's Secrets "
+                "then cannot be read"
+            )
+            return observation.failed(STORE_READY, "EncryptionKeyMissing", message)
+        secret = manifests.encryption_secret(names, plane.certificates.encryption())
+        try:
+            await self._client.create(SYSTEM, SECRETS, secret)
+        except AlreadyExists:
+            pass  # It is not in the mirror yet.
+        return None
+
     def _is_moved(self, plane: _Plane) -> bool:
         """Whether the plane's store is, or will be, made for a tenant that moves there."""
         claim = self._claims.get(_part(plane.names.plane))
@@ -385,6 +410,7 @@ _Step = Callable[[PlaneController, _Plane], Awaitable[Condition | None]]
 _STEPS: tuple[tuple[str, _Step], ...] = (
     (CERTIFICATES_READY, PlaneController._ensure_keys),
     (STORE_READY, PlaneController._ensure_claim),
+    (STORE_READY, PlaneController._ensure_encryption),
     (API_SERVER_READY, PlaneController._ensure_servers),
 )
 """In order, each with the condition that says whether it could be done."""

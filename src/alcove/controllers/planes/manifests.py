@@ -1,6 +1,7 @@
 """The objects of ring0 that make up a dedicated plane. Pure.
 
     Secret plane-T                    its authority, its signing key, and ring0's authorities
+    Secret planekey-T                 the key that Secrets in its store are encrypted with
     PersistentVolumeClaim plane-T     its store
     StatefulSet plane-T               its API server, one pod; of several ones the others are plane1-T and plane2-T
     StatefulSet planestore-T          its etcd, one pod, if the store is not in the API server (`etcd_manifests`)
@@ -44,6 +45,9 @@ REVISION_ANNOTATION = "alcove.io/plane-revision"
 """Of the pod and its template: another one has to be replaced."""
 MOVED_ANNOTATION = "alcove.io/plane-moved"
 """Of the claim: its store was made for a tenant that moved there."""
+ENCRYPTED_ANNOTATION = "alcove.io/plane-encrypted"
+"""Of the claim: Secrets in its store are encrypted."""
+ENCRYPTION_FILE = "encryption.yaml"
 STAMP_ANNOTATION, RENEW_ANNOTATION = "alcove.io/issued-for", "alcove.io/renew-after"
 STORE_SIZE = "1Gi"
 PORTS = range(16_443, 17_443)
@@ -69,6 +73,11 @@ class PlaneNames(Struct, frozen=True):
     def plane(self) -> str:
         """Of the Secret with its keys and the claim."""
         return f"plane-{self.tenant}"
+
+    @property
+    def encryption(self) -> str:
+        """Of the Secret with the key of its store."""
+        return f"planekey-{self.tenant}"
 
     def server(self, number: int) -> str:
         """Of the StatefulSet of an API server. No other tenant's is named like it: the number is before the dash."""
@@ -112,6 +121,12 @@ def user_secret(names: PlaneNames, user: str, kubeconfig: str, annotations: Mapp
     return {"metadata": metadata, "type": "Opaque", "data": encoded({"kubeconfig": kubeconfig})}
 
 
+def encryption_secret(names: PlaneNames, configuration: str) -> Object:
+    """Whoever changed it would make Secrets unreadable: so nobody can."""
+    data = encoded({ENCRYPTION_FILE: configuration})
+    return {"metadata": names.metadata(names.encryption), "type": "Opaque", "immutable": True, "data": data}
+
+
 def claim(names: PlaneNames, control_plane: Object, *, is_moved: bool = False) -> Object:
     """`is_moved`: the store begins closed, and the tenant's objects are moved there."""
     annotations = {MOVED_ANNOTATION: "true"} if is_moved else {}
@@ -151,15 +166,20 @@ class ServerManifest(Struct, frozen=True):
 
     def _volumes(self) -> list[Object]:
         keys = {"name": "keys", "secret": {"secretName": self.names.plane, "defaultMode": 0o440}}
+        encryption = {
+            "name": "encryption",
+            "secret": {"secretName": self.names.encryption, "defaultMode": 0o440},
+        }
         tmp = {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}
         if not self.etcd:
             store = {"name": "store", "persistentVolumeClaim": {"claimName": self.names.plane}}
-            return [store, keys, tmp]
+            return [store, keys, encryption, tmp]
         data = {"name": "store", "emptyDir": {"sizeLimit": _DATA_BYTES}}
-        return [data, keys, tmp, etcd_keys_volume(self.names)]
+        return [data, keys, encryption, tmp, etcd_keys_volume(self.names)]
 
     def _arguments(self) -> list[str]:
         arguments = ["apiserver", "--tenant", self.names.tenant, "--keys", "/keys", "--data", "/store"]
+        arguments += ["--encryption-provider-config", f"/encryption/{ENCRYPTION_FILE}"]
         arguments += ["--host", "$(HOST_IP)", "--port", str(self.port)]
         if self.etcd:
             arguments += ["--etcd", self.etcd, "--etcd-pki", ETCD_PKI, "--etcd-server-name", ETCD_NAME]
@@ -178,6 +198,7 @@ class ServerManifest(Struct, frozen=True):
         mounts: list[Object] = [
             {"name": "store", "mountPath": "/store"},
             {"name": "keys", "mountPath": "/keys", "readOnly": True},
+            {"name": "encryption", "mountPath": "/encryption", "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
         ]
         if self.etcd:
