@@ -176,3 +176,25 @@ def test_a_deleted_tenant_leaves_nothing(dedicated: DedicatedTenants, acme: Call
         wait_until(lambda path=path: not dedicated.system.get(path + query).json["items"], READY_SECONDS_MAX)
     wait_until(lambda: dedicated.etcd_pid("acme") == 0, READY_SECONDS_MAX)
     wait_until(lambda: not dedicated.system.get("/api/v1/persistentvolumes").json["items"], READY_SECONDS_MAX)
+
+
+def test_a_tenant_moves_to_servers_on_etcd_and_back(dedicated: DedicatedTenants) -> None:
+    mover, path = dedicated.cluster.make_tenant("mover"), "/api/v1/tenants/mover"
+    assert mover.post(MAPS, {"metadata": {"name": "moved"}, "data": {"a": "b"}}).status == 201
+    real.create(mover, real.pod("web", "sleep 1000"))
+    real.ready(mover, "web", READY_SECONDS_MAX)
+    kept = [mover.get(each).json["metadata"]["uid"] for each in (f"{MAPS}/moved", f"{real.PODS}/web")]
+
+    def has_moved(mode: str) -> bool:
+        tenant = dedicated.tenant("mover")
+        is_served = get(tenant, "status", "controlPlane", "mode", default="") == mode
+        return is_served and condition(tenant, "Moving") == "False"
+
+    for mode in ("Dedicated", "Shared"):
+        plane = {"mode": mode, "replicas": 2, "storage": {"type": "etcd", "size": "512Mi"}}
+        assert dedicated.system.patch(path, {"spec": {"controlPlane": plane}}).status == 200
+        wait_until(lambda mode=mode: has_moved(mode), READY_SECONDS_MAX)
+        now = [mover.get(each).json["metadata"]["uid"] for each in (f"{MAPS}/moved", f"{real.PODS}/web")]
+        assert now == kept
+        assert mover.patch(f"{MAPS}/moved", {"data": {"mode": mode}}).status == 200
+    assert mover.get(f"{MAPS}/moved").json["data"] == {"a": "b", "mode": "Shared"}

@@ -23,8 +23,9 @@ from alcove.client.transport import Stream, Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import ControllerOptions
 from alcove.controllers.garbage import GarbageCollector
-from alcove.controllers.planes import PlaneController
+from alcove.controllers.planes import PlaneController, moving
 from alcove.controllers.planes import controller as plane_controller
+from alcove.controllers.planes.moving import TenantMove
 from alcove.controllers.tenants import TenantController
 from alcove.controllers.volumes import ClaimProtection
 from alcove.http.client import ReceivedResponse
@@ -190,13 +191,15 @@ class Move:
     def act_as_node(self) -> None:
         """Runs the API server while there is a StatefulSet, says of its pod that it is ready, and deletes it afterwards."""
         system, pods = self.system, f"{KUBE_SYSTEM}/pods"
-        found = system.get(f"/apis/apps/v1/namespaces/kube-system/statefulsets/plane-{self.tenant}")
+        path = f"/apis/apps/v1/namespaces/kube-system/statefulsets/plane-{self.tenant}"
+        found = system.get(path)
         if found.status != 200 or "deletionTimestamp" in found.json["metadata"]:
             system.delete(f"{pods}/plane-{self.tenant}-0", {"gracePeriodSeconds": 0})
             return
         if self.plane is None:
             self.plane = self.planes.start(self.tenant)
             self.on_plane = Caller(self.plane.admin_kubeconfig)
+            found = system.get(path)  # It has the port that the server has here.
         template = found.json["spec"]["template"]
         name = f"plane-{self.tenant}-0"
         template["metadata"]["name"] = name
@@ -271,3 +274,38 @@ def test_api_servers_killed_in_a_move_lose_nothing(
             assert content(home.system, move.tenant) == before
     finally:
         move.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("position", range(len(moving.STEPS) + 1))
+@pytest.mark.parametrize("which", ["home", "plane"])
+def test_an_api_server_killed_between_any_two_steps_loses_nothing(
+    home: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, position: int
+) -> None:
+    """In both directions, before the first step and after the last one too."""
+    move, before = prepared(home, f"{which}-step{position}", tmp_path)
+    killed: list[str] = []
+
+    def kill() -> None:
+        server = home if which == "home" else move.plane
+        assert server is not None
+        server.stop(signal.SIGKILL)
+        server.start()
+
+    async def kill_once(_move: TenantMove) -> None:
+        if mode not in killed:
+            killed.append(mode)
+            await asyncio.to_thread(kill)
+
+    steps = (*moving.STEPS[:position], kill_once, *moving.STEPS[position:])
+    monkeypatch.setattr(moving, "STEPS", steps)
+    try:
+        for mode in ("Dedicated", "Shared"):
+            move.request(mode)
+            left = WritesLeft(NO_END)
+            with living(home, left):
+                move.wait(mode, left)
+            assert content(home.system, move.tenant) == before
+    finally:
+        move.stop()
+    assert killed == ["Dedicated", "Shared"] and is_open(home.system, move.tenant)

@@ -18,6 +18,9 @@ TENANT = "/api/v1/tenants/acme"
 MAPS = "/api/v1/namespaces/default/configmaps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+GEARS = "/apis/shared.example/v1/namespaces/default/gears"
+"""Of a CRD that ring0 shares with all tenants."""
+SHARED = "arktos.futurewei.com/crd-sharing-policy"
 KEPT = (
     "/api/v1/namespaces",
     MAPS,
@@ -30,6 +33,7 @@ KEPT = (
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     DEFINITIONS,
     WIDGETS,
+    GEARS,
 )
 
 
@@ -39,12 +43,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowCluster]
         yield running
 
 
-def make_objects(admin: Caller) -> None:
-    names = {"plural": "widgets", "singular": "widget", "kind": "Widget"}
+def definition(plural: str, kind: str, group: str, **labels: str) -> Object:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    spec = {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]}
-    assert admin.post(DEFINITIONS, {"metadata": {"name": "widgets.example.com"}, "spec": spec}).status == 201
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind}
+    spec = {"group": group, "names": names, "scope": "Namespaced", "versions": [version]}
+    return {"metadata": {"name": f"{plural}.{group}", "labels": labels}, "spec": spec}
+
+
+def make_objects(system: Caller, admin: Caller) -> None:
+    shared = definition("gears", "Gear", "shared.example", **{SHARED: "forced"})
+    assert system.post(DEFINITIONS, shared).status == 201
+    wait_until(lambda: admin.post(GEARS, {"metadata": {"name": "one"}, "teeth": 7}).status == 201)
+    assert admin.post(DEFINITIONS, definition("widgets", "Widget", "example.com")).status == 201
     wait_until(lambda: admin.post(WIDGETS, {"metadata": {"name": "one"}, "size": 1}).status == 201)
     secret = {"metadata": {"name": "key"}, "stringData": {"password": "hidden"}}
     assert admin.post("/api/v1/namespaces/default/secrets", secret).status == 201
@@ -76,8 +87,9 @@ def kept(admin: Caller) -> dict[str, Object]:
         for each in answer.json["items"]:
             each["metadata"].pop("resourceVersion")
             labels = each["metadata"].get("labels") or {}
-            if each["metadata"]["name"] == "kube-root-ca.crt" or "kubernetes.io/bootstrapping" in labels:
-                continue  # The one has the authority of the API server, the others are built in.
+            is_built_in = "kubernetes.io/bootstrapping" in labels or SHARED in labels
+            if each["metadata"]["name"] == "kube-root-ca.crt" or is_built_in:
+                continue  # The one has the authority of the API server, the others are the server's.
             found[f"{path}/{each['metadata']['name']}"] = each
     return found
 
@@ -147,7 +159,7 @@ def check_move(cluster: HollowCluster, admin: Caller, before: dict[str, Object],
 
 def test_a_tenant_moves_to_its_own_api_server_and_back(cluster: HollowCluster, tmp_path: Path) -> None:
     system, admin = cluster.server.system, cluster.make_tenant("acme")
-    make_objects(admin)
+    make_objects(system, admin)
     planes = HollowPlanes(cluster.server, tmp_path)
     addresses = endpoints(system)
     before, revision, token = kept(admin), revision_of(admin), token_of(admin)

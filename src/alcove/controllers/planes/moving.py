@@ -1,5 +1,6 @@
 """Moves a tenant between the home plane and an API server of its own. The steps are a list, `STEPS`:
 
+    share    the other server gets the CRDs that ring0 shares with all tenants, whose objects it could not have otherwise
     close    the tenant is closed where it is served: its requests are answered with 503, its watches end with 410
     empty    what an earlier attempt has left at the other server is deleted
     copy     all objects are copied unchanged, with their uids, times, generations and managed fields
@@ -22,15 +23,19 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from alcove.api import objects
 from alcove.api.errors import AlreadyExists, ApiError, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.api.tenant_closures import NAMESPACE, closure_name
 from alcove.client.client import Client
 from alcove.client.errors import ClientError, MalformedResponse
-from alcove.client.resources import LEASES
+from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
 from alcove.controllers.planes import content
 from alcove.controllers.planes.content import ContentOverview
+
+SHARED_CRDS = "arktos.futurewei.com/crd-sharing-policy=forced"
+CRD_MANAGER = "alcove-planes"
 
 
 class MoveFailed(Exception):
@@ -70,6 +75,16 @@ class TenantMove(Struct):
             reason = error.message if isinstance(error, ApiError) else str(error)
             raise MoveFailed(reason) from error
 
+    async def _share(self) -> None:
+        if not self.is_to_plane:
+            return  # They come from there.
+        for crd in await self.home.list(SYSTEM, CUSTOM_RESOURCE_DEFINITIONS, labels=SHARED_CRDS):
+            metadata = {"name": objects.name(crd), "labels": objects.labels(crd)}
+            shared = {"metadata": metadata, "spec": crd["spec"]}
+            await self.plane.apply(
+                SYSTEM, CUSTOM_RESOURCE_DEFINITIONS, shared, manager=CRD_MANAGER, force=True
+            )
+
     async def _close(self) -> None:
         # The target first: a tenant that was dedicated from the beginning is not closed at home yet.
         await close(self.target, self.tenant, self.owner if not self.is_to_plane else None)
@@ -95,6 +110,7 @@ class TenantMove(Struct):
 
 
 STEPS: tuple[Callable[[TenantMove], Awaitable[None]], ...] = (
+    TenantMove._share,
     TenantMove._close,
     TenantMove._empty,
     TenantMove._copy,
