@@ -90,6 +90,8 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     """Connects to a dedicated API server that has not joined, to move its tenant; None to move none."""
     usage_retention_days: int = 32
     """How long records of what tenants have used are kept."""
+    usage_interval_seconds: float = 300.0
+    """How often they are written, at most."""
     run_backup: RunBackup | None = None
     """Saves a tenant, and returns why that failed; empty if it did not."""
 

@@ -24,8 +24,6 @@ from alcove.controllers.deletion import delete_if_unchanged
 from alcove.controllers.usage import sums
 from alcove.controllers.usage.sums import RecordKey
 
-SUM_SECONDS = 300.0
-"""How often records are written, at most."""
 DELETION_SECONDS = 3.0
 """After a tenant's deletion has begun, they are written this soon: it takes longer, if the tenant has anything."""
 WRITES_MAX = 16
@@ -71,7 +69,7 @@ class UsageController(Controller):
         wait = self._sum_at - self.clock()
         if wait > 0:
             return Result(after_seconds=wait)
-        self._sum_at = self.clock() + SUM_SECONDS
+        self._sum_at = self.clock() + self.context.options.usage_interval_seconds
         try:
             await self._sum_up()
         except BaseException:

@@ -58,6 +58,8 @@ class LocalCluster(Struct, frozen=True, kw_only=True):
     """Additional local addresses of the API server."""
     insecure_registries: tuple[str, ...] = ()
     """HOST[:PORT] of registries without TLS, from which nodes pull images."""
+    usage_interval_seconds: int | None = None
+    """How often what tenants use is read and summed up; None for what the processes do by themselves."""
     log_level: Level = Level.INFO
     log_format: Form = Form.TEXT
 

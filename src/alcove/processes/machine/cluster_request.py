@@ -31,6 +31,7 @@ class RequestedCluster(Struct, frozen=True, kw_only=True):
     hollow: bool = False
     listen: tuple[str, ...] = ()
     insecure_registries: tuple[str, ...] = ()
+    usage_interval_seconds: int | None = None
     log_level: Level | None = None
     log_format: Form | None = None
 
@@ -66,6 +67,8 @@ def decide(data: Path, request: RequestedCluster, is_up: bool) -> ClusterDecisio
         hollow_tenants=bool(without_tenants) and not is_hollow and _may_be_hollow(before, is_up),
         listen=request.listen or (before.listen if before else ()),
         insecure_registries=request.insecure_registries or (before.insecure_registries if before else ()),
+        usage_interval_seconds=request.usage_interval_seconds
+        or (before.usage_interval_seconds if before else None),
         log_level=request.log_level or (before.log_level if before else Level.INFO),
         log_format=request.log_format or (before.log_format if before else Form.TEXT),
     )

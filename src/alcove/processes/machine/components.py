@@ -25,7 +25,9 @@ def components(cluster: LocalCluster) -> tuple[Component, ...]:
     connection = ("--kubeconfig", str(kubeconfig))
     return (
         Component("apiserver", (*_apiserver(cluster), *_logging(cluster))),
-        Component("controllers", ("controllers", *connection, *_logging(cluster)), kubeconfig),
+        Component(
+            "controllers", ("controllers", *connection, *_metering(cluster), *_logging(cluster)), kubeconfig
+        ),
         Component("scheduler", ("scheduler", *connection, *_logging(cluster)), kubeconfig),
         *(_agent(cluster, node) for node in cluster.all_nodes()),
     )
@@ -41,6 +43,11 @@ def _logging(cluster: LocalCluster) -> tuple[str, ...]:
     return ("--log-level", cluster.log_level.value, "--log-format", cluster.log_format.value)
 
 
+def _metering(cluster: LocalCluster) -> tuple[str, ...]:
+    seconds = cluster.usage_interval_seconds
+    return ("--usage-interval", str(seconds)) if seconds is not None else ()
+
+
 def _agent(cluster: LocalCluster, node: LocalNode) -> Component:
     arguments: tuple[str, ...] = (
         "agent",
@@ -52,7 +59,7 @@ def _agent(cluster: LocalCluster, node: LocalNode) -> Component:
         str(node.directory),
     )
     arguments += ("--address", str(node.address), "--port", str(node.port), "--instance", node.instance)
-    arguments += _logging(cluster)
+    arguments += (*_metering(cluster), *_logging(cluster))
     if cluster.hollow:
         return Component(node.name, (*arguments, "--hollow"), node.kubeconfig)
     arguments += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))

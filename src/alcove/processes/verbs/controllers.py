@@ -43,6 +43,9 @@ def controllers(
             help="Shards of tenants that the work is divided into. Processes with the same number share them.",
         ),
     ] = 1,
+    usage_interval: Annotated[
+        int, typer.Option(min=1, max=600, help="Seconds between sums of what nodes report that tenants use.")
+    ] = 300,
     probe_port: ProbePort = None,
     lease_seconds: LeaseSeconds = 15.0,
     log_level: LevelOption = Level.INFO,
@@ -65,6 +68,7 @@ def controllers(
             default_network_template=default_network_template_path,
             plane_certificates=plane_certificates(),
             usage_retention_days=usage_retention_days,
+            usage_interval_seconds=usage_interval,
             run_backup=backup_runner(own),
         ),
         probe_port=probe_port,

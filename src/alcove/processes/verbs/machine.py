@@ -64,6 +64,14 @@ def up(
             help="HOST[:PORT] of a registry without TLS, as nodes reach it, at any address; repeatable."
         ),
     ] = None,
+    usage_interval: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=600,
+            help="Seconds after which what tenants use is read, and summed up; default: unchanged, or 60 and 300.",
+        ),
+    ] = None,
     hollow: Annotated[
         bool, typer.Option("--hollow", help="Run pods without processes (hollow nodes); needs no root.")
     ] = False,
@@ -89,6 +97,7 @@ def up(
             hollow=hollow,
             listen=tuple(listen or ()),
             insecure_registries=tuple(insecure_registry or ()),
+            usage_interval_seconds=usage_interval,
             log_level=log_level,
             log_format=log_format,
         )

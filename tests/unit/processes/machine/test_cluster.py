@@ -77,6 +77,14 @@ def test_every_real_node_is_told_the_insecure_registries(tmp_path: Path) -> None
         assert tuple(node.arguments[index + 1] for index in options) == registries
 
 
+def test_one_interval_of_usage_is_for_nodes_and_controllers(tmp_path: Path) -> None:
+    option = "--usage-interval"
+    parts = {part.name: part.arguments for part in components(made(tmp_path, usage_interval_seconds=2))}
+    for name in ("controllers", "node-1"):
+        assert parts[name][parts[name].index(option) + 1] == "2"
+    assert not any(option in part.arguments for part in components(made(tmp_path)))
+
+
 class TestClaims:
     @pytest.fixture(autouse=True)
     def own_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

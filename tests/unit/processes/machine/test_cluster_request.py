@@ -51,7 +51,12 @@ def test_a_new_cluster_takes_the_usual_port_or_the_next_that_is_free(tmp_path: P
 
 def test_what_was_asked_before_is_asked_again(tmp_path: Path) -> None:
     before = saved(
-        tmp_path, nodes=3, port=free_port(), listen=("192.0.2.1",), insecure_registries=("192.0.2.2:5000",)
+        tmp_path,
+        nodes=3,
+        port=free_port(),
+        listen=("192.0.2.1",),
+        insecure_registries=("192.0.2.2:5000",),
+        usage_interval_seconds=7,
     )
     assert decide(tmp_path, hollow(), False).cluster == before
     assert decide(tmp_path, hollow(nodes=0), False).cluster.nodes == 0
