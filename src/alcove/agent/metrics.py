@@ -35,8 +35,8 @@ class AgentMetrics(Collector):
         self.certificate_ends: Callable[[], float] = lambda: 0.0
         self.networks: Callable[[], Sequence[NetworkCounts]] = tuple
         """All of these are replaced once their sources exist."""
-        self.exported_flows: Callable[[], Mapping[str, int]] = dict
-        """Flows by what has become of them, if they are sent to a collector."""
+        self.exported_flows: Callable[[], Mapping[tuple[str, str], int]] = dict
+        """Flows by export, and by what has become of them."""
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -64,10 +64,10 @@ class AgentMetrics(Collector):
         yield from _busiest(self.networks())
         if exported := self.exported_flows():
             flows = CounterMetricFamily(
-                "alcove_exported_flows", "Flows for the collector (OTLP), by result.", labels=("result",)
+                "alcove_exported_flows", "Exported flows, by export and result.", labels=("export", "result")
             )
-            for result, number in exported.items():
-                flows.add_metric((result,), number)
+            for labels, number in exported.items():
+                flows.add_metric(labels, number)
             yield flows
 
 

@@ -119,6 +119,8 @@ class FlowReport(Struct, frozen=True, omit_defaults=True, rename="camel"):
     message: str = ""
     """Why it was dropped, in a sentence."""
     policies: tuple[FlowPolicy, ...] = ()
+    lost: int = 0
+    """In exports: how many flows were left out before this one."""
 
 
 class NodeFlows(Struct, frozen=True):

@@ -1,13 +1,17 @@
 """Flows and drops by name, of two tenants whose pods have the same addresses."""
 
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 
 import orjson
 import pytest
 from typer.testing import CliRunner
 
 from alcove.agent.network.flood_events import FloodEvents
+from alcove.agent.network.flow_export import OPENED_MAX, FlowExporter, JsonLinesFile
 from alcove.agent.network.flow_follower import RingFollower
 from alcove.agent.network.flow_reports import FlowSelection
 from alcove.agent.server import capture
@@ -65,7 +69,7 @@ def test_each_end_of_a_flow_has_its_name_and_only_ones_own(cluster: NodeCluster,
     counts = {(each.tenant, each.network): each.opened for each in here.network.traffic.counts()}
     assert all(counts[tenant, "own"] > 0 for tenant in TENANTS)
     exported = here.call(here.network.traffic.all_flows(0.0))
-    assert {each.tenant for each in exported} >= set(TENANTS)
+    assert {each.tenant for each in exported.flows} >= set(TENANTS)
 
 
 def follow(near: AttachedPod, **selection: object) -> RingFollower:
@@ -259,11 +263,42 @@ def test_a_capture_has_a_pods_own_packets_in_both_directions(cluster: NodeCluste
         near.node.network.traffic.capture_place(far.key)
 
 
+def send_udp(near: AttachedPod, far: AttachedPod, source_ports: Iterable[int]) -> None:
+    """A packet from each of these ports: as many connections, which end at once."""
+    [record] = [each for each in near.node.network.records() if each.key == near.key]
+    with Tap(near.namespace, "eth0") as gun:
+        for source_port in source_ports:
+            ports = source_port, 9
+            packet = ipv4(near.address, far.address, 17, udp(near.address, far.address, *ports, b""))
+            gun.send(ethernet(record.plugs[0].mac, ROUTER_MAC, 0x0800, packet))
+
+
+def test_an_export_has_also_connections_that_the_kernel_has_forgotten(
+    cluster: NodeCluster, pods: Pods, tmp_path: Path
+) -> None:
+    """There are more of them than its table holds."""
+    near, _, far = pods["red"]
+    traffic = near.node.network.traffic
+    follower = RingFollower(traffic, None, None, FlowSelection(since=time.time(), limit=OPENED_MAX))
+    file = JsonLinesFile("n1", tmp_path / "flows")
+    exporter = FlowExporter(follower, traffic.all_flows, [file])
+    near.node.call(exporter.export_new())
+    ports = range(20_000, 20_000 + MEMORY_ENTRIES + 3_000)
+    for start in range(0, len(ports), 2_000):
+        send_udp(near, far, ports[start : start + 2_000])
+        near.node.call(polled(follower))
+        near.node.call(exporter.export_new())
+    near.node.call(exporter.export_totals())
+    flows = [orjson.loads(line) for line in (tmp_path / "flows").read_bytes().splitlines()]
+    found = {each["source"].get("port") for each in flows if each["source"].get("name") == near.key.name}
+    assert found >= set(ports) and exporter.left_out == 0
+    assert file.sent == len(flows)
+
+
 def test_a_pod_that_opens_more_connections_than_are_remembered_is_told_so(
     cluster: NodeCluster, pods: Pods
 ) -> None:
     near, _, far = pods["red"]
-    [record] = [each for each in near.node.network.records() if each.key == near.key]
     told: list[tuple[str, str, str]] = []
     # The node's own events are by the clock: on a busy machine, these packets are no flood.
     events = FloodEvents(
@@ -271,10 +306,6 @@ def test_a_pod_that_opens_more_connections_than_are_remembered_is_told_so(
         lambda owner, involved, reason, _: told.append((owner.tenant, involved["name"], reason)),
     )
     near.node.call(events.check())
-    with Tap(near.namespace, "eth0") as gun:
-        for number in range(MEMORY_ENTRIES + 1):
-            ports = 1024 + number % 60_000, 9
-            packet = ipv4(near.address, far.address, 17, udp(near.address, far.address, *ports, b""))
-            gun.send(ethernet(record.plugs[0].mac, ROUTER_MAC, 0x0800, packet))
+    send_udp(near, far, range(1024, 1024 + MEMORY_ENTRIES + 1))
     near.node.call(events.check())
     assert told == [("red", near.key.name, "TooManyConnections")]

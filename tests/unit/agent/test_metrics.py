@@ -32,3 +32,12 @@ def test_the_expiration_of_the_certificate_is_exposed_once_it_is_known() -> None
     assert "certificate" not in metrics.text().decode()
     metrics.certificate_ends = lambda: 1.8e9
     assert "alcove_agent_certificate_expiration_seconds 1.8e+09" in metrics.text().decode()
+
+
+def test_exported_flows_are_counted_by_export() -> None:
+    metrics = AgentMetrics()
+    assert "alcove_exported_flows" not in metrics.text().decode()
+    metrics.exported_flows = lambda: {("file", "sent"): 7, ("otlp", "dropped"): 2}
+    message = metrics.text().decode()
+    assert 'alcove_exported_flows_total{export="file",result="sent"} 7.0' in message
+    assert 'alcove_exported_flows_total{export="otlp",result="dropped"} 2.0' in message

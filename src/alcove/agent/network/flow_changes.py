@@ -18,6 +18,14 @@ class FlowChanges:
         self._known: dict[int, tuple[float, int]] = {}
         """Start and number of packets, by the hash of what identifies a flow: tens of thousands are remembered."""
 
+    def new(self, flows: Iterable[FlowReport]) -> list[FlowReport]:
+        """Those of these that are not known, the oldest first. What has changed of others is left to `of`."""
+        return self.of([flow for flow in flows if self._is_new(flow)])
+
+    def _is_new(self, flow: FlowReport) -> bool:
+        known = self._known.get(hash(_identity(flow)))
+        return known is None or abs(flow.start - known[0]) > SAME_START_SECONDS
+
     def of(self, flows: Iterable[FlowReport]) -> list[FlowReport]:
         """The new and changed ones of these, the oldest first."""
         changed = []

@@ -76,8 +76,9 @@ class RingFollower:
     """One stream. Belongs to the event loop."""
 
     def __init__(
-        self, reader: TrafficReader, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection
+        self, reader: TrafficReader, plane: PlaneId | None, tenant: TenantId | None, selection: FlowSelection
     ) -> None:
+        """Without a tenant, that of all tenants of the plane; without a plane, of every plane."""
         self._reader = reader
         self._plane = plane
         self._tenant = tenant

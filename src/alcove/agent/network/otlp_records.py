@@ -87,6 +87,8 @@ def _attributes(flow: FlowReport) -> Iterator[KeyValue]:
         yield _text("alcove.flow.reason", flow.reason)
     if flow.policies:
         yield _texts("alcove.flow.policies", [each.policy for each in flow.policies])
+    if flow.lost:
+        yield _number("alcove.flow.lost", flow.lost)
 
 
 def _end(name: str, end: FlowEnd) -> Iterator[KeyValue]:

@@ -32,8 +32,10 @@ class TrafficReader:
         self._reconciler = reconciler
         self._turns = RestingTurns()
 
-    async def flows(self, plane: PlaneId, tenant: TenantId | None, selection: FlowSelection) -> NodeFlows:
-        """The flows of the tenant's networks, or of all tenants of the plane."""
+    async def flows(
+        self, plane: PlaneId | None, tenant: TenantId | None, selection: FlowSelection
+    ) -> NodeFlows:
+        """The flows of these networks; see `views`."""
         async with self._turns.turn(tenant or SYSTEM):
             return await self._read(self.views(plane, tenant), selection)
 
@@ -72,12 +74,9 @@ class TrafficReader:
         reports.sort(key=lambda each: -each.end)
         return NodeFlows(tuple(reports[:limit]), left_out + max(0, len(reports) - limit), tuple(full))
 
-    async def all_flows(self, since: float) -> list[FlowReport]:
+    async def all_flows(self, since: float) -> NodeFlows:
         """The newest flows of all tenants of every plane."""
-        planes = {view.tenant.tenant_key.plane for view in self._reconciler.views.views.values()}
-        selection = FlowSelection(since=since, limit=REPORTS_MAX)
-        found = [await self.flows(plane, None, selection) for plane in sorted(planes)]
-        return [flow for each in found for flow in each.flows]
+        return await self.flows(None, None, FlowSelection(since=since, limit=REPORTS_MAX))
 
     async def meters(self) -> list[NetworkReading]:
         """The counters of the networks on this node, and of those that have left it since the last call."""
@@ -93,12 +92,12 @@ class TrafficReader:
             raise NotFound(f'pod "{key.name}" has no network of its own on this node')
         return place_of(record, record.plugs[0])
 
-    def views(self, plane: PlaneId, tenant: TenantId | None) -> dict[int, NetworkView]:
-        """The networks of the tenant, or of all tenants of the plane, by VNI."""
+    def views(self, plane: PlaneId | None, tenant: TenantId | None) -> dict[int, NetworkView]:
+        """The networks of the tenant, or of all tenants of the plane, or of every plane, by VNI."""
         return {
             vni: view
             for vni, view in self._reconciler.views.views.items()
-            if view.tenant.tenant_key.plane == plane and tenant in (None, view.backing.owner.tenant)
+            if plane in (None, view.tenant.tenant_key.plane) and tenant in (None, view.backing.owner.tenant)
         }
 
     def counts(self) -> list[NetworkCounts]:

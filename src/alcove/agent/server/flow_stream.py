@@ -60,10 +60,11 @@ async def send(write: Callable[[bytes], Awaitable[None]], follower: FlowFollower
         lost = found.left_out + max(0, len(changed) - limit)
         for line in lines(NodeFlows(tuple(changed[-limit:]), lost)):
             await write(line)
-        await _poll(follower, FOLLOW_SECONDS)
+        await poll_for(follower, FOLLOW_SECONDS)
 
 
-async def _poll(follower: FlowFollower, seconds: float) -> None:
+async def poll_for(follower: FlowFollower, seconds: float) -> None:
+    """Looks for what is new, as often as the follower wants it."""
     now = asyncio.get_running_loop().time
     end, left = now() + seconds, seconds
     while left >= 0:

@@ -113,7 +113,7 @@ async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     agent.tasks.fatal("CNI server", cni.run())
     agent.tasks.fatal("node API server", _serve(agent, pods, node.network, manager.registered))
     agent.tasks.fatal("ingress", _serve_ingress(agent, node.network, node.relayed))
-    flow_exports.start(agent, node.network.traffic.all_flows)
+    flow_exports.start(agent, node.network.traffic)
     reporter = UsageReporter(services.meter, client, config.name, config.data / CHARGES_FILE)
     reporter.interval_seconds = config.usage_interval_seconds
     agent.tasks.restart("usage of tenants", reporter.run)

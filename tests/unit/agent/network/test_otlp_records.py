@@ -24,6 +24,7 @@ DROP = FlowReport(
     reason="PolicyEgress",
     message="denied by NetworkPolicy default/x",
     policies=(FlowPolicy("egress", "default/x", False),),
+    lost=7,
 )
 
 
@@ -42,7 +43,7 @@ def test_a_record_has_the_names_of_both_ends_and_the_policy() -> None:
         5432,
     )
     assert "destination.k8s.pod.name" not in found and "source.port" not in found
-    assert found["alcove.flow.packets_sent"].int_value == 3
+    assert (found["alcove.flow.packets_sent"].int_value, found["alcove.flow.lost"].int_value) == (3, 7)
     assert [each.string_value for each in found["alcove.flow.policies"].array_value.values] == ["default/x"]
     assert (record.severity_text, record.body.string_value) == ("WARN", "denied by NetworkPolicy default/x")
     assert (record.event_name, record.time_unix_nano) == ("alcove.flow", 1_700_000_100_000_000_000)
