@@ -73,6 +73,7 @@ class Bare:
             self.script(name, f"echo {version}")
         self.script("etcd", "echo 3.4.23")
         self.script("busybox", "exit 0")
+        self.script("ldconfig", "echo libpcap.so.0.8")
         self.script("id", "echo 0")
         self.script("unshare", 'while [ "$1" != sh ]; do shift; done; exec sh -c "${3#*&& }"')
         self.script(
