@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from alcove.api import objects
 from alcove.cli.top_networks import FLOWS_MAX, RECENT_SECONDS, NetworkLoad, loads
+from alcove.network import wellknown
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
@@ -52,8 +53,9 @@ def health(session: CliSession, tenant: str, network: str, interval: float) -> N
     return NetworkHealth(load, seconds, [each for each in dropped if each["network"] == network])
 
 
-def backends(services: Iterable[Object], slices: Iterable[Object]) -> dict[tuple[str, str], str]:
-    """Ready backends of all, such as `2/3`, by namespace and name of the service. Pure."""
+def backends(services: Collection[Object], slices: Iterable[Object]) -> dict[tuple[str, str], str]:
+    """Ready backends of all, such as `2/3`, by namespace and name of the service. Each node has one of the network's own
+    services, its DNS and API server, which are not counted. Pure."""
     counts: dict[tuple[str, str], Mapping[str, bool]] = {
         (objects.namespace(each), objects.name(each)): {} for each in services
     }
@@ -67,4 +69,6 @@ def backends(services: Iterable[Object], slices: Iterable[Object]) -> dict[tuple
             for address in endpoint.get("addresses") or ()
         }
         counts[key] = {**counts[key], **ready}
-    return {key: f"{sum(each.values())}/{len(each)}" for key, each in counts.items()}
+    own = {(objects.namespace(each), objects.name(each)) for each in services if wellknown.is_ours(each)}
+    shown = {key: f"{sum(each.values())}/{len(each)}" for key, each in counts.items()}
+    return shown | dict.fromkeys(own, "nodes")

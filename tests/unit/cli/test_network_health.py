@@ -21,6 +21,9 @@ def test_backends_are_counted_once_over_all_slices() -> None:
     slices = [endpoints("db", a=True, b=False), endpoints("db", a=True, c=None), endpoints("gone", a=True)]
     found = backends([service("db"), service("empty")], slices)
     assert found == {("shop", "db"): "2/3", ("shop", "empty"): "0/0"}
+    dns = {"name": "kube-dns-own", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns-own"}}
+    own = {"metadata": dns, "spec": {"network": "own"}}
+    assert backends([own], []) == {("kube-system", "kube-dns-own"): "nodes"}
 
 
 def test_rates_are_of_the_time_in_which_they_were_measured() -> None:
