@@ -16,6 +16,7 @@ COMMANDS = (
     ("drops", "--follow", "--tenant"),
     ("trace", "target", "--to", "10.0.0.9", "--port", "80", "--tenant"),
     ("trace", "target", "--to", "10.0.0.9", "--port", "80", "--live", "--tenant"),
+    ("trace", "target", "--to", "db.default.svc", "--port", "80", "--tenant"),
     ("capture", "target", "-o", "-", "--seconds", "1", "--tenant"),
     ("usage", "--tenant"),
     ("policy", "check", "--tenant"),
@@ -49,7 +50,7 @@ def test_another_tenants_network_and_usage_are_refused(
         assert refused.exit_code == FORBIDDEN and refused.stdout == "", (tenant, refused.output)
 
 
-@pytest.mark.parametrize("verb", ["flows", "follow", "trace", "capture", "metrics"])
+@pytest.mark.parametrize("verb", ["flows", "follow", "trace", "lookup", "capture", "metrics"])
 def test_a_node_is_not_asked_for_a_tenant(verb: str, server: LocalServer, kubeconfig: str) -> None:
     """Neither for others' flows nor for one's own: agents answer API servers."""
     server.system.post("/api/v1/nodes", {"metadata": {"name": "somewhere"}})
@@ -57,6 +58,7 @@ def test_a_node_is_not_asked_for_a_tenant(verb: str, server: LocalServer, kubeco
         "flows": flows_path("home", "watched"),
         "follow": f"{flows_path('home', 'watcher')}?follow=true",
         "trace": pod_path("home", "watched", "default", "target", "1", "trace"),
+        "lookup": f"{pod_path('home', 'watched', 'default', 'target', '1', 'lookup')}?name=db",
         "capture": pod_path("home", "watched", "default", "target", "1", "capture"),
         "metrics": "/metrics",
     }[verb]

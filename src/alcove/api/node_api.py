@@ -143,6 +143,20 @@ class LiveReply(Struct, frozen=True, omit_defaults=True, rename="camel"):
     milliseconds: float = 0.0
 
 
+class NameAnswer(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the DNS server of a pod's network, on the pod's node, says of a name."""
+
+    name: str
+    """The full name that was found by the pod's search list; of a name that was not, the one that was asked for."""
+    addresses: tuple[str, ...] = ()
+    message: str = ""
+    """Why there are no addresses."""
+    server: str = ""
+    """The address of the DNS server, as pods know it."""
+    denied: str = ""
+    """Why the kernel drops the pod's packets to the server; empty if it does not."""
+
+
 class KernelTrace(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What the kernel of a node does with a packet that a pod would send."""
 

@@ -22,6 +22,7 @@ SEEN_SECONDS = 600
 """How far back flows are looked for."""
 LIVE_SECONDS = 10.0
 """Drops of the last seconds may be of the real packet: times are exact to about a second, and replies are waited for."""
+API_SERVER = "kubernetes.default.svc"
 HEADS = ("STEP", "RESULT", "WHAT HAPPENS")
 
 
@@ -37,9 +38,10 @@ def trace(
         str,
         typer.Option(
             "--to",
-            help="Pod or service (NAME, or NAMESPACE/NAME), a service's DNS name, or IP address, to send to.",
+            help="Pod or service (NAME, or NAMESPACE/NAME), DNS name or IP address to send to; default: the API server, which "
+            "every pod can reach.",
         ),
-    ],
+    ] = API_SERVER,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; not needed for a service with one port.")
     ] = 0,
@@ -56,21 +58,26 @@ def trace(
     """Say step by step what should happen to a packet, and what nodes have seen of such packets."""
     from alcove.cli.output import show_rows, to_json
     from alcove.cli.session import CliSession
+    from alcove.cli.trace_names import compare_names, name_rows
     from alcove.network.trace import TraceFailure, TraceRequest
-    from alcove.network.trace import trace as traced
 
     with exit_on_error():
         session = CliSession(via)
-        namespace, _, name = pod.rpartition("/")
-        request = TraceRequest((namespace or "default", name), to, port, protocol)
+        namespace, _, pod_name = pod.rpartition("/")
+        request = TraceRequest((namespace or "default", pod_name), to, port, protocol)
+        objects = read(session, tenant)
         try:
-            found = traced(read(session, tenant), request)
+            found, answer = named(session, tenant, objects, request)
         except TraceFailure as error:
             raise CliError(str(error), ExitCode.NOT_FOUND) from error
-        kernel = tried(session, tenant, request, found, live=live)
+        name = found.lookup.name if found.lookup is not None and not answer else ""
+        kernel = tried(session, tenant, request, found, name=name, live=live)
+        answer = kernel.pop("lookup", answer)
         sent = kernel.pop("live", None)
         flows = seen(session, tenant, request, found)
-        difference = compare_kernel(found, kernel) or compare(found, flows)
+        node = str(kernel.get("node") or answer.get("node") or "")
+        difference = compare_names(found.lookup, answer, node)
+        difference = difference or compare_kernel(found, kernel) or compare(found, flows)
         followed = follow(sent, flows) if sent else None
         difference = difference or (compare_live(found, followed) if followed else "")
         if form is OutputFormat.JSON:
@@ -82,6 +89,7 @@ def trace(
                     {
                         "verdict": found.verdict,
                         "steps": steps,
+                        **({"dns": answer} if answer else {}),
                         "kernel": kernel,
                         **({"live": {**sent, "flows": followed.flows}} if followed else {}),
                         "flows": flows,
@@ -91,7 +99,7 @@ def trace(
             )
             return
         rows = [(each.stage, "ok" if each.passes else "DROP", each.message) for each in found.steps]
-        rows += [("verdict", "", found.verdict), *_kernel_rows(kernel)]
+        rows += [("verdict", "", found.verdict), *name_rows(answer, node), *_kernel_rows(kernel)]
         rows += followed.rows() if followed else []
         rows += _seen_rows(flows, difference)
         show_rows(HEADS, rows, form)
@@ -134,26 +142,55 @@ def list_of(
     return answer
 
 
+def named(
+    session: CliSession, tenant: str, objects: TenantObjects, request: TraceRequest
+) -> tuple[Trace, Object]:
+    """The trace by the objects; and, if they do not say the address of a name, what the DNS server says of it. Raises
+    TraceFailure."""
+    from msgspec.structs import replace
+
+    from alcove.cli.trace_names import other_servers
+    from alcove.network.trace import find
+    from alcove.network.trace import trace as traced
+
+    found = traced(objects, request)
+    if found.lookup is None:
+        return found, {}
+    name = found.lookup.name
+    if other := other_servers(find(objects.pods, *request.source) or {}):
+        return found, {"name": name, "failure": other}
+    if found.lookup.addresses is not None:
+        return found, {}
+    status = tried(session, tenant, request, found, name=name)
+    failure = {"name": name, "failure": status.get("message", "not asked")}
+    answer: Object = {"node": status.get("node", ""), **(status.get("lookup") or failure)}
+    return traced(objects, replace(request, resolved=tuple(answer.get("addresses") or ()))), answer
+
+
 def tried(
-    session: CliSession, tenant: str, request: TraceRequest, found: Trace, *, live: bool = False
+    session: CliSession,
+    tenant: str,
+    request: TraceRequest,
+    found: Trace,
+    *,
+    name: str = "",
+    live: bool = False,
 ) -> Object:
-    """What the kernel of the pod's node does with such a packet; empty if it sends none, or that is not known."""
+    """What the kernel of the pod's node does with such a packet, and its DNS server with the name; empty if there is
+    neither."""
     from alcove.api.errors import ApiError
     from alcove.client.resources import TRACES
 
-    if found.dialed is None:
+    if found.dialed is None and not name:
         return {}
     within = f"/tenants/{tenant}" if tenant else ""
     path = f"{TRACES.root}{within}/namespaces/{request.source[0]}/{TRACES.resource}"
-    address, port = found.dialed
-    spec: Object = {
-        "pod": request.source[1],
-        "address": address,
-        "port": port,
-        "protocol": str(request.protocol),
-    }
-    if live:
-        spec["live"] = True
+    spec: Object = {"pod": request.source[1], "protocol": str(request.protocol)}
+    if found.dialed is not None:
+        spec["address"], spec["port"] = found.dialed
+        spec |= {"live": True} if live else {}
+    if name:
+        spec["name"] = name
     obj = {"apiVersion": TRACES.api_version, "kind": TRACES.kind, "spec": spec}
     try:
         status: Object = session.connection.request("POST", path, obj)["status"]
@@ -190,7 +227,7 @@ def _kernel_rows(kernel: Object) -> list[tuple[str, str, str]]:
 
     if "verdict" not in kernel:
         where = f"on {kernel['node']}: " if "node" in kernel else ""
-        return [("kernel", "", f"{where}{kernel['message']}")] if kernel else []
+        return [("kernel", "", f"{where}{kernel['message']}")] if "message" in kernel else []
     where = f"on {kernel['node']}"
     if kernel["verdict"] == "forwarded":
         target = end_text(kernel["destination"])

@@ -17,6 +17,7 @@ from msgspec import Struct
 from alcove.component.tasks import TaskSet
 from alcove.dns.model import NetworkId
 from alcove.dns.network_resolver import Counters, NetworkResolver, PendingQuery
+from alcove.dns.question import is_truncated
 from alcove.dns.tcp import ConnectionLimit, DnsTcpConnection
 from alcove.dns.upstream import Upstream
 from alcove.dns.zone import DnsZone
@@ -118,6 +119,21 @@ class DnsServer:
         for sock in served.sockets.tcp:
             sock.close()
         served.limit.close_all()
+
+    async def ask(self, network: NetworkId, packet: bytes) -> bytes | None:
+        """The reply that a pod of the network gets for this query: by UDP, or, if it is too long for that, by TCP. None if
+        there is none, or the network is not served. Nothing is sent, except upstream."""
+        served = self._served.get(network)
+        if served is None:
+            return None
+        resolver = served.network
+        reply = await self._answered(resolver, resolver.hot(packet) or resolver.datagram(packet))
+        if reply is not None and is_truncated(reply):
+            return await self._answered(resolver, resolver.message(packet))
+        return reply
+
+    async def _answered(self, network: NetworkResolver, reply: bytes | PendingQuery | None) -> bytes | None:
+        return await network.finish(reply) if isinstance(reply, PendingQuery) else reply
 
     def networks(self) -> tuple[NetworkId, ...]:
         return tuple(self._served)

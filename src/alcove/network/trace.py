@@ -11,14 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.api import destinations, objects
 from alcove.api.addresses import Address, Network
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
+from alcove.network import wellknown
+from alcove.network.gateway_peers import gateway_peers
 from alcove.network.policy import PolicyPeer, PolicySet, allows, peer_of
+from alcove.network.wellknown import API_NAME, API_NAMESPACE, DNS_NAME, DNS_NAMESPACE
 
+GATEWAY_OFFSET = 1
+"""Of the gateway's address in the network's range."""
 BACKENDS_MAX = 8
 """Backends of a service that are followed."""
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -37,6 +42,8 @@ class TraceRequest(Struct, frozen=True):
     port: int = 0
     """0 for the only port of a service."""
     protocol: str = "TCP"
+    resolved: tuple[str, ...] = ()
+    """The addresses of `to`, if it is a name of which the objects do not say them (`NameLookup.addresses` is None)."""
 
 
 class TenantObjects(Struct, frozen=True):
@@ -54,6 +61,14 @@ class TraceStep(Struct, frozen=True):
     passes: bool = True
 
 
+class NameLookup(Struct, frozen=True):
+    """The name that the pod looks up before it sends."""
+
+    name: str
+    addresses: tuple[str, ...] | None
+    """None if the objects do not say them."""
+
+
 class Trace(Struct, frozen=True):
     steps: tuple[TraceStep, ...]
     verdict: str
@@ -61,6 +76,7 @@ class Trace(Struct, frozen=True):
     """The address and port that the pod sends to, if it has one of this family; None if it sends nothing."""
     targets: tuple[tuple[str, int], ...] = ()
     """Where such packets may go after translation."""
+    lookup: NameLookup | None = None
 
 
 class _Target(Struct, frozen=True):
@@ -69,6 +85,8 @@ class _Target(Struct, frozen=True):
     address: Address
     port: int
     pod: Object | None = None
+    is_gateway: bool = False
+    """A server of the network itself, on the sender's node."""
 
 
 def trace(tenant: TenantObjects, request: TraceRequest) -> Trace:
@@ -85,14 +103,20 @@ class _Tracer:
             raise TraceFailure(f'pod "{request.source[1]}" not found in namespace "{request.source[0]}"')
         self._network = network_of(self._source)
         self._dialed: tuple[str, int] | None = None
+        self._lookup: NameLookup | None = None
         self._members = {
             address: pod
             for pod in tenant.pods
             if network_of(pod) == self._network
             for address in addresses_of(pod)
         }
+        network = next((each for each in tenant.networks if objects.name(each) == self._network), {})
+        self._ranges = _ranges(network)
+        self._has_egress = bool(objects.get(network, "spec", "egress", "enabled", default=False))
+        self._gateways = [each.network_address + GATEWAY_OFFSET for each in self._ranges]
         self._peers = [
-            peer_of(pod, addresses_of(pod)) for pod in tenant.pods if network_of(pod) == self._network
+            *gateway_peers(self._network, self._gateways),
+            *(peer_of(pod, addresses_of(pod)) for pod in tenant.pods if network_of(pod) == self._network),
         ]
         self._labels: Mapping[str, Mapping[str, str]] = {
             objects.name(each): objects.labels(each) for each in tenant.namespaces
@@ -113,12 +137,13 @@ class _Tracer:
         first = TraceStep("source", f'pod {name} ({own[0]}) {place}, network "{self._network}"')
         steps, targets = self._targets()
         if not targets:
-            return Trace((first, *steps), DROPPED, self._dialed)
+            return Trace((first, *steps), DROPPED, self._dialed, lookup=self._lookup)
         paths = [self._follow(own, target) for target in targets]
         verdicts = {all(step.passes for step in path) for path in paths}
         verdict = DEPENDS if len(verdicts) > 1 else FORWARDED if verdicts == {True} else DROPPED
         ends = tuple((str(each.address), each.port) for each in targets)
-        return Trace((first, *steps, *(step for path in paths for step in path)), verdict, self._dialed, ends)
+        followed = (step for path in paths for step in path)
+        return Trace((first, *steps, *followed), verdict, self._dialed, ends, self._lookup)
 
     # Where it goes
 
@@ -127,25 +152,45 @@ class _Tracer:
         to, port = self._request.to, self._request.port
         address = _address(to)
         if address is not None:
-            service = next((each for each in self._services() if address in cluster_ips(each)), None)
-            return self._by_service(service) if service is not None else self._by_address(address, port)
+            return self._at(address)
         namespace, name = self._named(to)
-        pod, found = self._pod(namespace, name), self._service(namespace, name)
+        if not namespace:
+            return self._by_name(name)
+        pod, found = self._pod(namespace, name), self._own(namespace, name) or self._service(namespace, name)
         if found is not None and (pod is None or not port or port in _ports(found)):
             return self._by_service(found)
+        if pod is None and "." in to and "/" not in to:
+            return self._by_name(to)
         if pod is None:
             raise TraceFailure(f'neither a service nor a pod "{name}" found in namespace "{namespace}"')
         return self._by_pod(pod, port)
 
     def _named(self, to: str) -> tuple[str, str]:
-        """Namespace and name of what is meant. Raises TraceFailure."""
+        """Namespace and name of what is meant; without a namespace, a DNS name that is not a service's."""
         namespace, _, name = to.rpartition("/")
         if namespace or "." not in name or self._pod(self._request.source[0], name) is not None:
             return namespace or self._request.source[0], name
         labels = name.rstrip(".").split(".")
         if len(labels) == 2 or labels[2] == "svc":
             return labels[1], labels[0]
-        raise TraceFailure(f'"{name}" is not the DNS name of a service: look up its address, and trace that')
+        return "", name
+
+    def _by_name(self, name: str) -> tuple[list[TraceStep], list[_Target]]:
+        """A name that is not a service's, or an alias: only the network's DNS server knows its addresses."""
+        self._lookup = lookup = NameLookup(name, None)
+        found = [address for text in self._request.resolved if (address := _address(text)) is not None]
+        if not found:
+            return [TraceStep("dns", f"no service or pod of the tenant has the name {name}", False)], []
+        shown = TraceStep("dns", f"{name} is {', '.join(map(str, found[:BACKENDS_MAX]))}, by DNS")
+        steps, targets = self._at(found[0])
+        self._lookup = lookup
+        return [shown, *steps], targets
+
+    def _at(self, address: Address) -> tuple[list[TraceStep], list[_Target]]:
+        service = next((each for each in self._services() if address in cluster_ips(each)), None)
+        if service is not None:
+            return self._by_service(service)
+        return self._by_address(address, self._request.port)
 
     def _by_pod(self, pod: Object, port: int) -> tuple[list[TraceStep], list[_Target]]:
         title = f"pod {_name(pod)}"
@@ -162,8 +207,7 @@ class _Tracer:
         if address in self._members:
             return self._by_pod(self._members[address], port)
         self._dialed = str(address), port
-        network = next((each for each in self._tenant.networks if objects.name(each) == self._network), {})
-        if any(address in each for each in _ranges(network)):
+        if any(address in each for each in self._ranges):
             message = f'no pod and no service of network "{self._network}" has the address {address}'
             return [TraceStep("destination", message, False)], []
         return [TraceStep("destination", f'{address} is outside network "{self._network}"')], [
@@ -174,11 +218,16 @@ class _Tracer:
         title, ips = f"service {_name(service)}", cluster_ips(service)
         dns = f"{objects.name(service)}.{objects.namespace(service)}.svc"
         if network_of(service) != self._network:
+            self._lookup = NameLookup(dns, ())
             message = f'{title} is in network "{network_of(service)}": networks are not connected'
             return [TraceStep("service", message, False)], []
-        steps = [
-            TraceStep("dns", f"{dns} is {', '.join(map(str, ips)) or 'the addresses of its pods (headless)'}")
-        ]
+        if alias := objects.get(service, "spec", "externalName", default=""):
+            steps, targets = self._by_name(dns)
+            return [TraceStep("service", f"{title} is another name of {alias}"), *steps], targets
+        ready = ips or sorted({each.address for each in self._ready(service)}, key=str)
+        self._lookup = NameLookup(dns, tuple(map(str, ready)))
+        named = ", ".join(map(str, ips)) or "the addresses of its pods (headless)"
+        steps = [TraceStep("dns", f"{dns} is {named}")]
         ports = objects.get(service, "spec", "ports", default=[])
         wanted = [each for each in ports if (each.get("protocol") or "TCP") == self._request.protocol]
         if self._request.port:
@@ -191,33 +240,53 @@ class _Tracer:
             return [*steps, TraceStep("service", message, False)], []
         if ips:
             self._dialed = str(ips[0]), wanted[0]["port"]
-        backends = list(self._backends(service, wanted[0]))
+            backends = list(self._backends(service, wanted[0]))
+        else:
+            # Nothing translates packets to a headless service: they keep the port that was dialed.
+            backends = [structs.replace(each, port=wanted[0]["port"]) for each in self._ready(service)]
         if not backends:
             return [
                 *steps,
                 TraceStep("service", f"{title}:{wanted[0]['port']} has no ready endpoints", False),
             ], []
+        if not ips:
+            self._dialed = str(backends[0].address), backends[0].port
         shown = ", ".join(f"{each.address}:{each.port}" for each in backends[:BACKENDS_MAX])
         more = f" and {len(backends) - BACKENDS_MAX} more" if len(backends) > BACKENDS_MAX else ""
         count = f"one of {len(backends)} backends" if len(backends) > 1 else "its backend"
-        steps.append(TraceStep("service", f"{title}:{wanted[0]['port']} becomes {count}: {shown}{more}"))
+        becomes = "becomes" if ips else "is headless: packets go to"
+        steps.append(TraceStep("service", f"{title}:{wanted[0]['port']} {becomes} {count}: {shown}{more}"))
         return steps, backends[:BACKENDS_MAX]
 
     def _backends(self, service: Object, port: Object) -> Iterator[_Target]:
         """The ready endpoints of a service's port."""
-        for each in self._tenant.slices:
-            if objects.namespace(each) != objects.namespace(service):
-                continue
-            if objects.labels(each).get(SERVICE_LABEL) != objects.name(service):
-                continue
+        if wellknown.is_ours(service):
+            address = next(iter([*self._gateways, *cluster_ips(service)]))
+            yield _Target(address, port.get("targetPort") or port["port"], is_gateway=True)
+            return
+        for each in self._slices(service):
             names = {one.get("name") or "": one for one in each.get("ports") or ()}
             number = (names.get(port.get("name") or "") or {}).get("port")
-            for endpoint in each.get("endpoints") or ():
-                if number and (endpoint.get("conditions") or {}).get("ready") is not False:
-                    for text in endpoint.get("addresses") or ():
-                        address = _address(text)
-                        if address is not None:
-                            yield _Target(address, number, self._members.get(address))
+            if number:
+                yield from (structs.replace(one, port=number) for one in self._endpoints(each))
+
+    def _ready(self, service: Object) -> list[_Target]:
+        """All ready endpoints of a service, without a port."""
+        return [target for each in self._slices(service) for target in self._endpoints(each)]
+
+    def _slices(self, service: Object) -> Iterator[Object]:
+        for each in self._tenant.slices:
+            is_named = objects.labels(each).get(SERVICE_LABEL) == objects.name(service)
+            if is_named and objects.namespace(each) == objects.namespace(service):
+                yield each
+
+    def _endpoints(self, endpoint_slice: Object) -> Iterator[_Target]:
+        for endpoint in endpoint_slice.get("endpoints") or ():
+            if (endpoint.get("conditions") or {}).get("ready") is not False:
+                for text in endpoint.get("addresses") or ():
+                    address = _address(text)
+                    if address is not None:
+                        yield _Target(address, 0, self._members.get(address))
 
     # What happens on the way
 
@@ -227,8 +296,10 @@ class _Tracer:
         if source is None:
             return [TraceStep("source", f"the pod has no IPv{target.address.version} address", False)]
         steps = [self._policy("egress", self._source, target.address, target.port)]
+        if target.pod is None and steps[0].passes:
+            return [*steps, *(self._inside_gateway() if target.is_gateway else self._outside(target))]
         if target.pod is None:
-            return [*steps, *(self._outside(target) if steps[0].passes else ())]
+            return steps
         if steps[0].passes:
             steps.append(self._policy("ingress", target.pod, source, target.port))
         if not steps[-1].passes:
@@ -276,9 +347,12 @@ class _Tracer:
     def _peer(self, pod: Object) -> PolicyPeer:
         return peer_of(pod, addresses_of(pod))
 
+    def _inside_gateway(self) -> list[TraceStep]:
+        node = objects.get(self._source or {}, "spec", "nodeName", default="")
+        return [TraceStep("delivery", f"to the network's own server on {node}")]
+
     def _outside(self, target: _Target) -> list[TraceStep]:
-        network = next((each for each in self._tenant.networks if objects.name(each) == self._network), {})
-        if not objects.get(network, "spec", "egress", "enabled", default=False):
+        if not self._has_egress:
             message = f'network "{self._network}" has no egress (spec.egress.enabled): nothing leaves it'
             return [TraceStep("gateway", message, False)]
         if destinations.is_allowed(target.address, destinations.NOT_PUBLIC):
@@ -293,10 +367,15 @@ class _Tracer:
     # Objects
 
     def _pod(self, namespace: str, name: str) -> Object | None:
-        return _find(self._tenant.pods, namespace, name)
+        return find(self._tenant.pods, namespace, name)
 
     def _service(self, namespace: str, name: str) -> Object | None:
-        return _find(self._tenant.services, namespace, name)
+        return find(self._tenant.services, namespace, name)
+
+    def _own(self, namespace: str, name: str) -> Object | None:
+        """The network's own DNS or API server, by the name that it has in Kubernetes."""
+        is_alias = (namespace, name) in ((API_NAMESPACE, API_NAME), (DNS_NAMESPACE, DNS_NAME))
+        return self._service(namespace, f"{name}-{self._network}") if is_alias else None
 
     def _services(self) -> list[Object]:
         return [each for each in self._tenant.services if network_of(each) == self._network]
@@ -306,7 +385,8 @@ def _end(*steps: TraceStep) -> Trace:
     return Trace(steps, DROPPED)
 
 
-def _find(items: Iterable[Object], namespace: str, name: str) -> Object | None:
+def find(items: Iterable[Object], namespace: str, name: str) -> Object | None:
+    """The object of this namespace and name; None if there is none."""
     return next(
         (each for each in items if (objects.namespace(each), objects.name(each)) == (namespace, name)), None
     )
@@ -344,8 +424,9 @@ def cluster_ips(service: Object) -> list[Address]:
 
 def _ranges(network: Object) -> list[Network]:
     """The network's own range, where its spec or status has one."""
-    spec = network.get("spec") or {}
+    spec, status = network.get("spec") or {}, network.get("status") or {}
+    text = f"{spec['ip']}/{spec.get('prefix')}" if spec.get("ip") else status.get("cidr") or ""
     try:
-        return [ip_network(f"{spec['ip']}/{spec['prefix']}")] if spec.get("ip") else []
-    except (KeyError, ValueError):
+        return [ip_network(text)] if text else []
+    except ValueError:
         return []

@@ -13,6 +13,7 @@ from alcove.api.objects import Object
 from alcove.network.owners import TenantNetworkId
 
 DNS_NAMESPACE = "kube-system"
+DNS_NAME = "kube-dns"
 API_NAMESPACE = "default"
 API_NAME = "kubernetes"
 API_PORT = 6443
@@ -23,7 +24,7 @@ addresses are free."""
 
 
 def dns_name(network: str) -> str:
-    return f"kube-dns-{network}"
+    return f"{DNS_NAME}-{network}"
 
 
 def api_names(network: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from alcove.agent.runtime.base import ContainerId, ContainerRuntime
 from alcove.agent.server.callers import AuthorizedCallers
 from alcove.agent.server.flow_stream import FollowFlows
 from alcove.agent.server.running_containers import ContainerHandle
-from alcove.agent.server.server import AgentServer, FindCapture, ReadFlows, TracePacket
+from alcove.agent.server.server import AgentServer, FindCapture, LookUpName, ReadFlows, TracePacket
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.node_api import NODE_GROUP, NODE_USER_PREFIX
 from alcove.api.objects import Object
@@ -94,6 +94,7 @@ class NodeRig:
         """What the node's networks have seen; set it before the start, as `trace`."""
         self.follow_flows: FollowFlows | None = None
         self.trace: TracePacket | None = None
+        self.look_up: LookUpName | None = None
         self.find_capture: FindCapture | None = None
 
     async def __aenter__(self) -> NodeRig:
@@ -117,6 +118,7 @@ class NodeRig:
             flows=self.flows,
             follow_flows=self.follow_flows,
             trace=self.trace,
+            look_up=self.look_up,
             find_capture=self.find_capture,
         )
         await self.agent.__aenter__()

@@ -8,22 +8,27 @@ from pathlib import Path
 
 import orjson
 import pytest
+from msgspec import to_builtins
 from typer.testing import CliRunner
 
 from alcove.agent.network.flood_events import FloodEvents
 from alcove.agent.network.flow_export import OPENED_MAX, FlowExporter, JsonLinesFile
 from alcove.agent.network.flow_follower import RingFollower
 from alcove.agent.network.flow_reports import FlowSelection
+from alcove.agent.network.view import NetworkView
 from alcove.agent.server import capture
 from alcove.agent.server.traces import TracedPacket
-from alcove.api.errors import NotFound
+from alcove.api.errors import BadRequest, NotFound
 from alcove.api.ids import TenantId
-from alcove.api.node_api import FlowReport, KernelTrace, LiveReply
+from alcove.api.node_api import FlowReport, KernelTrace, LiveReply, NameAnswer
+from alcove.cli.trace_names import compare_names
 from alcove.client.keys import HOME
 from alcove.dataplane.desired import endpoint_key
 from alcove.dataplane.maps import MapName
 from alcove.dataplane.model import Protocol
 from alcove.dataplane.node_dataplane import MEMORY_ENTRIES
+from alcove.dns.model import ObjectId
+from alcove.network.trace import NameLookup
 from alcove.processes.main import app
 from alcove.testing.nodecluster import AttachedPod, NodeCluster
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
@@ -209,6 +214,8 @@ def test_the_kernel_denies_by_name_and_lacks_what_was_taken_from_it(cluster: Nod
     spec = {"podSelector": {"matchLabels": {"role": "mute"}}, "egress": [], "policyTypes": ["Egress"]}
     cluster.must(cluster.server.system.post(POLICIES, {"metadata": {"name": "mute"}, "spec": spec}))
     wait_until(lambda: tried(near, far.address, 80).verdict == "dropped")
+    denied = looked_up(near, "nobody").denied
+    assert denied.startswith("egress to ") and denied.endswith(":53 denied by NetworkPolicy default/mute")
     assert (
         tried(near, far.address, 80).message
         == f"egress to {far.address}:80 denied by NetworkPolicy default/mute"
@@ -231,6 +238,40 @@ def test_the_kernel_denies_by_name_and_lacks_what_was_taken_from_it(cluster: Nod
         wait_until(is_lacking)
     finally:
         plane.maps[MapName.ENDPOINTS].put(key, taken)
+
+
+def looked_up(pod: AttachedPod, name: str) -> NameAnswer:
+    return pod.node.call(pod.node.network.names.look_up(pod.key, name))
+
+
+def test_a_name_is_looked_up_at_the_real_server_and_differs_where_that_does(
+    cluster: NodeCluster, pods: Pods
+) -> None:
+    near, _, _ = pods["red"]
+    address = cluster.make_service("red", "named", selector={"no": "pod"})
+    found = wait_until(lambda: answer if (answer := looked_up(near, "named")).addresses else None)
+    assert (found.name, found.addresses, found.denied) == (
+        "named.default.svc.cluster.local.",
+        (address,),
+        "",
+    )
+    assert looked_up(near, "named.default.svc").addresses == (address,)
+    assert looked_up(near, "named.default.svc.cluster.local.").addresses == (address,)
+    assert looked_up(pods["blue"][0], "named").message == "there is no such name (NXDOMAIN)", "another tenant"
+    for bad in ("", "two..dots", "x" * 300, "größer"):
+        with pytest.raises(BadRequest):
+            looked_up(near, bad)
+    # The name is taken from the node's zone by hand: the objects do not know.
+    [view] = near.node.network.traffic.views(HOME, TenantId("red")).values()
+    near.node.call(dropped_name(view, "named"))
+    lookup = NameLookup("named.default.svc", (address,))
+    told = compare_names(lookup, to_builtins(looked_up(near, "named.default.svc")), near.node.name)
+    assert told.endswith(f"but the DNS server of {near.node.name} says nothing")
+    cluster.must(cluster.server.system.delete("/api/v1/tenants/red/namespaces/default/services/named"))
+
+
+async def dropped_name(view: NetworkView, service: str) -> None:
+    view.names.zone.drop_service(ObjectId("default", service))
 
 
 def traced(

@@ -12,10 +12,20 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from alcove.agent.network.flow_reports import FlowSelection
+from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.server.traces import TracedPacket
+from alcove.api.errors import BadRequest
 from alcove.api.ids import TenantId
-from alcove.api.node_api import FlowEnd, FlowPolicy, FlowReport, KernelTrace, LiveReply, NodeFlows
+from alcove.api.node_api import (
+    FlowEnd,
+    FlowPolicy,
+    FlowReport,
+    KernelTrace,
+    LiveReply,
+    NameAnswer,
+    NodeFlows,
+)
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
 from alcove.dataplane.model import Protocol
@@ -92,6 +102,16 @@ async def trace(packet: TracedPacket) -> KernelTrace:
     return KernelTrace("dropped", FlowEnd(address, packet.port), message="denied there")
 
 
+async def look_up(pod: PodKey, name: str) -> NameAnswer:
+    """What a node's DNS server says."""
+    assert (pod.tenant, pod.namespace, pod.name) == ("acme", "default", "one")
+    if name == "bad..name":
+        raise BadRequest("query parameter name must be a DNS name")
+    if name != "db":
+        return NameAnswer(name, message="there is no such name (NXDOMAIN)", server="10.96.0.10")
+    return NameAnswer("db.default.svc.cluster.local.", ("10.96.0.7",), server="10.96.0.10", denied="no")
+
+
 @pytest.fixture
 def seen() -> SeenFlows:
     return SeenFlows()
@@ -101,7 +121,7 @@ def seen() -> SeenFlows:
 async def watched(server: LocalServer, folder: Path, seen: SeenFlows) -> AsyncIterator[NodeRig]:
     """A node that has a pod of each tenant."""
     rig = NodeRig(server, ContainerLab(HollowRuntime(), folder), "watched")
-    rig.flows, rig.follow_flows, rig.trace = seen.read, seen.follow, trace
+    rig.flows, rig.follow_flows, rig.trace, rig.look_up = seen.read, seen.follow, trace, look_up
     async with rig:
         for tenant in ("acme", "beta"):
             rig.has_pod(await make_pod(server, tenant, "one", "watched"))
@@ -293,6 +313,12 @@ async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
     assert traced.json["status"] == sent, "there is no such pod, and none on the next node"
     by_ring0 = await asyncio.to_thread(server.system.post, path.format("/tenants/acme"), {"spec": spec})
     assert by_ring0.json["status"]["nextNode"] == "n2"
+    both = (await post(name="db")).json["status"]
+    answer = {"name": "db.default.svc.cluster.local.", "addresses": ["10.96.0.7"]}
+    assert both == {**sent, "lookup": {**answer, "server": "10.96.0.10", "denied": "no"}}
+    only = await post(name="nobody", address="")
+    assert set(only.json["status"]) == {"node", "lookup"}, "without an address, nothing is tried"
+    assert only.json["status"]["lookup"]["message"] == "there is no such name (NXDOMAIN)"
     live = (await post(live=True)).json["status"]["live"]
     assert live == {"sourcePort": 62_000, "reply": "answered", "milliseconds": 0.4}
     await make_pod(server, "acme", "two", "silent")
@@ -302,7 +328,7 @@ async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
     finally:
         await remove_pod(server, "acme", "two")
     other = NodeRig(server, ContainerLab(HollowRuntime(), folder), "other")
-    other.trace = trace
+    other.trace = trace  # It has no DNS server.
     async with other:
         other.has_pod(await make_pod(server, "acme", "two", "other"))
         try:
@@ -322,6 +348,9 @@ async def test_a_trace_is_of_ones_own_pod_and_a_real_destination(
         {"port": 70_000},
         {"port": -1},
         {"protocol": "SCTP", "live": True},
+        {"name": "bad..name"},
+        {"name": "x" * 254},
+        {"name": "db", "address": "", "live": True},
     ):
         assert (await post(**bad)).status == 400, bad
 

@@ -9,6 +9,7 @@ from alcove.network.trace import (
     DEPENDS,
     DROPPED,
     FORWARDED,
+    NameLookup,
     TenantObjects,
     Trace,
     TraceFailure,
@@ -18,7 +19,9 @@ from alcove.network.trace import (
 
 OWN = {"metadata": {"name": "own"}, "spec": {"ip": "10.0.0.0", "prefix": 16, "egress": {"enabled": True}}}
 CLOSED = {"metadata": {"name": "closed"}, "spec": {"ip": "10.1.0.0", "prefix": 16}}
-NAMESPACES = [{"metadata": {"name": name, "labels": {"team": name}}} for name in ("shop", "db")]
+NAMESPACES = [
+    {"metadata": {"name": name, "labels": {"team": name}}} for name in ("shop", "db", "kube-system")
+]
 
 
 def pod(namespace: str, name: str, ip: str, network: str = "own", node: str = "n1") -> Object:
@@ -55,7 +58,7 @@ def policy(namespace: str, name: str, **spec: Any) -> Object:
 def traced(to: str, port: int = 5432, *policies: Object, source: str = "web", **more: Any) -> Trace:
     tenant = TenantObjects(
         [WEB, DB, OTHER, CLOSED_WEB, pod("db", "second", "10.0.0.10"), pod("db", "starting", "")],
-        [SERVICE],
+        more.pop("services", [SERVICE]),
         more.pop("slices", [endpoints("10.0.0.9")]),
         policies,
         NAMESPACES,
@@ -101,6 +104,7 @@ def test_the_policy_and_rule_that_allow_are_named_and_so_is_what_denies() -> Non
 def test_a_service_is_followed_to_its_backends(to: str) -> None:
     found = traced(to, 80)
     assert found.verdict == FORWARDED
+    assert found.lookup == NameLookup("sql.db.svc", ("172.20.0.7",))
     assert [step.stage for step in found.steps][:3] == ["source", "dns", "service"]
     assert found.steps[2].message == "service db/sql:80 becomes its backend: 10.0.0.9:5432"
     assert traced("db/sql", 0).verdict == FORWARDED, "it has one port only"
@@ -147,5 +151,69 @@ def test_a_services_dns_name_is_followed_to_its_backend(to: str) -> None:
 
 
 def test_a_name_that_is_no_services_has_to_be_looked_up() -> None:
-    with pytest.raises(TraceFailure, match="look up its address"):
-        traced("www.example.com", 443)
+    unknown = traced("www.example.com", 443)
+    assert (unknown.verdict, unknown.lookup) == (DROPPED, NameLookup("www.example.com", None))
+    assert last(unknown) == "no service or pod of the tenant has the name www.example.com"
+    found = traced("www.example.com", 443, resolved=("8.8.8.8", "9.9.9.9"))
+    assert (found.verdict, found.dialed, found.lookup) == (FORWARDED, ("8.8.8.8", 443), unknown.lookup)
+    assert found.steps[1].message == "www.example.com is 8.8.8.8, 9.9.9.9, by DNS"
+    # A name with two labels may be a service's of a namespace, or not.
+    assert traced("example.com", 443).lookup == NameLookup("example.com", None)
+    inside = traced("10-0-0-9.db.pod.cluster.local", 5432, resolved=("10.0.0.9",))
+    assert last(inside).startswith("to pod db/postgres")
+    alias = traced("kubernetes.default.svc", 80, resolved=("172.20.0.7",))
+    assert (alias.verdict, alias.dialed) == (FORWARDED, ("172.20.0.7", 80))
+    assert alias.lookup == NameLookup("kubernetes.default.svc", None)
+
+
+def test_a_headless_services_packets_keep_the_port_that_was_dialed() -> None:
+    headless = {**SERVICE["spec"], "clusterIP": "None"}
+    found = traced("db/sql", 80, services=[{**SERVICE, "spec": headless}])
+    assert (found.dialed, found.targets) == (("10.0.0.9", 80), (("10.0.0.9", 80),))
+    assert found.lookup == NameLookup("sql.db.svc", ("10.0.0.9",))
+    assert found.steps[2].message.startswith("service db/sql:80 is headless: packets go to its backend")
+    closed = policy("db", "sql-only", ingress=[{"ports": [{"port": 5432}]}])
+    assert traced("db/sql", 80, closed, services=[{**SERVICE, "spec": headless}]).verdict == DROPPED
+
+
+def own_service(namespace: str, name: str, ip: str, port: int, target: int, protocol: str) -> Object:
+    """One of the services that a network has by itself: it has no endpoints."""
+    ports = [{"port": port, "targetPort": target, "protocol": protocol}]
+    metadata = {"namespace": namespace, "name": name, "labels": {"k8s-app": name}}
+    return {"metadata": metadata, "spec": {"network": "own", "clusterIP": ip, "ports": ports}}
+
+
+@pytest.mark.parametrize(
+    ("to", "port", "protocol", "dialed"),
+    [
+        ("kubernetes.default", 443, "TCP", "172.20.0.1"),
+        ("default/kubernetes-own", 443, "TCP", "172.20.0.1"),
+        ("kube-dns.kube-system.svc.cluster.local", 53, "UDP", "172.20.0.10"),
+    ],
+)
+def test_a_networks_own_servers_are_reached_by_their_usual_names(
+    to: str, port: int, protocol: str, dialed: str
+) -> None:
+    services = [
+        own_service("default", "kubernetes-own", "172.20.0.1", 443, 6443, "TCP"),
+        own_service("kube-system", "kube-dns-own", "172.20.0.10", 53, 53, "UDP"),
+        {"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"network": "default"}},
+    ]
+    found = traced(to, port, services=services, protocol=protocol)
+    assert (found.verdict, found.dialed) == (FORWARDED, (dialed, port))
+    assert last(found) == "to the network's own server on n1"
+    silent = policy("shop", "silent", egress=[])
+    assert traced(to, port, silent, services=services, protocol=protocol).verdict == DROPPED
+    peer = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+    only_dns = policy("shop", "dns", egress=[{"to": [peer]}])
+    expected = FORWARDED if port == 53 else DROPPED
+    assert traced(to, port, only_dns, services=services, protocol=protocol).verdict == expected
+
+
+def test_an_external_name_is_looked_up() -> None:
+    spec = {"network": "own", "type": "ExternalName", "externalName": "db.example.org"}
+    service = {**SERVICE, "spec": spec}
+    unknown = traced("db/sql", 5432, services=[service])
+    assert unknown.lookup == NameLookup("sql.db.svc", None)
+    assert unknown.steps[1].message == "service db/sql is another name of db.example.org"
+    assert traced("db/sql", 5432, services=[service], resolved=("8.8.8.8",)).dialed == ("8.8.8.8", 5432)

@@ -25,6 +25,7 @@ from alcove.agent.network.drop_events import DropEvents
 from alcove.agent.network.environment import environment
 from alcove.agent.network.flood_events import FloodEvents
 from alcove.agent.network.map_shares import NetworkNote
+from alcove.agent.network.name_resolver import NameResolver
 from alcove.agent.network.network_dialer import INNER_DEVICE, OUTER_DEVICE
 from alcove.agent.network.packet_tracer import PacketTracer
 from alcove.agent.network.reconciler import NetworkReconciler, NodeNetworkConfig
@@ -82,6 +83,7 @@ class NodeNetwork:
         self._reconciler = NetworkReconciler(plane, planes, config, api_server, note)
         self.traffic = TrafficReader(self._reconciler)
         self.tracer = PacketTracer(self._reconciler)
+        self.names = NameResolver(self._reconciler, self.tracer)
         self._drop_events = DropEvents(self._reconciler, note)
         self._flood_events = FloodEvents(self._reconciler, note)
 

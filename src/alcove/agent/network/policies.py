@@ -1,52 +1,21 @@
 """A pod's network policy rules as the data plane has them. Pure: no I/O.
 
-Selectors match pods, by their labels and the addresses that ring0 allocated, and two peers that are no pods:
-the network's DNS and its proxy to the API server, which run in the gateway on each node. So a policy that
+Selectors match pods, by their labels and the addresses that ring0 allocated, and two peers that are no pods
+(`network/gateway_peers.py`). So a policy that
 lets pods reach `k8s-app: kube-dns` in `kube-system` lets them reach the DNS of their network.
 """
 
 from collections.abc import Iterable
 
-from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.api import objects
 from alcove.api.objects import Object
 from alcove.dataplane.model import PortRange, PrefixBlock, Protocol, TrafficProfile, TrafficRule
-from alcove.network import policy, wellknown
+from alcove.network import policy
 from alcove.network.endpoints import EndpointAllocation
-from alcove.network.policy import NamedPort, PodRules, PolicyPeer
-from alcove.network.wellknown import API_NAMESPACE, DNS_NAMESPACE
+from alcove.network.policy import PodRules, PolicyPeer
 
 DENIED = TrafficProfile()
 """No new connections are allowed."""
-
-_DNS_PORTS = (NamedPort("dns", "UDP", 53), NamedPort("dns-tcp", "TCP", 53))
-_API_PORTS = (NamedPort("https", "TCP", 6443),)
-
-
-def gateway_peers(backing: NetworkBacking) -> list[PolicyPeer]:
-    """The peers in the network's gateways: DNS and the API server."""
-    addresses = tuple(one.ip for one in backing.gateways)
-    apps = ("kube-dns", wellknown.dns_name(backing.owner.name))
-    api = {"component": "apiserver", "provider": "kubernetes"}
-    return [
-        *(
-            PolicyPeer(
-                namespace=DNS_NAMESPACE,
-                labels={"k8s-app": app},
-                addresses=addresses,
-                ports=_DNS_PORTS,
-                shares_address=True,
-            )
-            for app in apps
-        ),
-        PolicyPeer(
-            namespace=API_NAMESPACE,
-            labels=api,
-            addresses=addresses,
-            ports=_API_PORTS,
-            shares_address=True,
-        ),
-    ]
 
 
 def pod_peer(pod: Object, allocations: Iterable[EndpointAllocation]) -> PolicyPeer:

@@ -6,7 +6,7 @@ While a tenant's policies cannot be read, pods keep their last rules, and new po
 import logging
 
 from alcove.agent.network.endpoint_index import EndpointIndex
-from alcove.agent.network.policies import DENIED, gateway_peers, pod_peer, profiles
+from alcove.agent.network.policies import DENIED, pod_peer, profiles
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.network.tenant_view import PolicyPeers, TenantNetworkView
 from alcove.agent.podkey import PodKey
@@ -14,6 +14,7 @@ from alcove.api import objects
 from alcove.api.kinds.mizar import SIMPLE
 from alcove.api.objects import Object
 from alcove.dataplane.model import TrafficProfile
+from alcove.network.gateway_peers import gateway_peers
 from alcove.network.policy import PolicyPeer, PolicySet, SelectingPolicies
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,8 @@ class PolicyRules:
         namespaces: dict[str, dict[str, str]] = {}
         if peers is not None:
             namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(peers.namespaces)}
-        all_peers = [*gateway_peers(backing), *(peer for _, peer in self._pods.values())]
+        gateways = gateway_peers(backing.owner.name, (each.ip for each in backing.gateways))
+        all_peers = [*gateways, *(peer for _, peer in self._pods.values())]
         return PolicySet(tenant.all(tenant.policies), namespaces, all_peers)
 
     def _read_pods(self) -> None:

@@ -116,8 +116,8 @@ class NetworkReconciler:
             note,
             routes_ring0=config.routes_ring0,
         )
-        self._dns = DnsServer(Upstream(config.resolvers) if config.resolvers else None)
-        self._servers = GatewayServers(plane, self._dns, api_server)
+        self.dns = DnsServer(Upstream(config.resolvers) if config.resolvers else None)
+        self._servers = GatewayServers(plane, self.dns, api_server)
         self._local_node_ports = LocalNodePorts(self._dial_service)
         self._local_datagrams = LocalDatagrams(self._open_flow)
         self._health_checks = HealthCheckServer()
@@ -130,7 +130,7 @@ class NetworkReconciler:
 
     async def run(self) -> None:
         """Runs until cancelled; the data plane keeps working after that."""
-        async with self._dns, BackgroundTasks() as tasks:
+        async with self.dns, BackgroundTasks() as tasks:
             resync = tasks.fatal("data plane resync", self._request_resyncs())
             try:
                 await self._wait_until_synced()

@@ -51,7 +51,7 @@ from alcove.api.errors import (
     ServiceUnavailable,
 )
 from alcove.api.ids import TenantId
-from alcove.api.node_api import POD_VERBS, PORT, KernelTrace, NodeFlows
+from alcove.api.node_api import POD_VERBS, PORT, KernelTrace, NameAnswer, NodeFlows
 from alcove.client.keys import HOME, PlaneId, TenantKey
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
@@ -75,6 +75,8 @@ ReadFlows = Callable[[PlaneId, TenantId | None, FlowSelection], Awaitable[NodeFl
 FindCapture = Callable[[PodKey], CapturePlace]
 """Where a pod's packets are read. Raises NotFound."""
 TracePacket = Callable[[TracedPacket], Awaitable[KernelTrace]]
+LookUpName = Callable[[PodKey, str], Awaitable[NameAnswer]]
+"""As a pod would do it. Raises BadRequest, NotFound."""
 DialNetwork = Callable[[TenantKey, str, Address, int], Awaitable[socket.socket]]
 """Tenant, network, address and port."""
 
@@ -95,10 +97,11 @@ class AgentServer:
         flows: ReadFlows | None = None,
         follow_flows: FollowFlows | None = None,
         trace: TracePacket | None = None,
+        look_up: LookUpName | None = None,
         find_capture: FindCapture | None = None,
     ) -> None:
-        """`dial_network` connects from a tenant's network, `flows` and `follow_flows` read its flows, `trace` tries a packet of a pod, and
-        `find_capture` finds its interface; None if the node has no networks."""
+        """`dial_network` connects from a tenant's network, `flows` and `follow_flows` read its flows, `trace` tries a packet of a pod,
+        `look_up` a name, and `find_capture` finds its interface; None if the node has no networks."""
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
@@ -108,6 +111,7 @@ class AgentServer:
         self._flows = flows
         self._follow_flows = follow_flows
         self._trace = trace
+        self._look_up = look_up
         self._find_capture = find_capture
         self._captures = StreamSlots(capture.CAPTURES_MAX, "captures")
         self._flow_streams = StreamSlots(flow_stream.STREAMS_MAX, "streams of flows")
@@ -219,10 +223,14 @@ class AgentServer:
                 if network_plane != plane:
                     raise Forbidden("an API server may only access networks of its own plane")
                 await self._serve_network(connection, request, TenantKey(plane, TenantId(tenant)), network)
-            case ("pods", pod_plane, tenant, namespace, name, uid, "trace" | "capture" as verb):
+            case ("pods", pod_plane, tenant, namespace, name, uid, "trace" | "lookup" | "capture" as verb):
                 if pod_plane != plane:
                     raise Forbidden("an API server may only access pods of its own plane")
-                serve = self._serve_trace if verb == "trace" else self._serve_capture
+                serve = {
+                    "trace": self._serve_trace,
+                    "lookup": self._serve_lookup,
+                    "capture": self._serve_capture,
+                }[verb]
                 pod = self._find_pod(plane, TenantId(tenant), namespace, name, uid)
                 await serve(connection, request, pod.key)
             case ("pods", pod_plane, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
@@ -280,6 +288,12 @@ class AgentServer:
             raise ServiceUnavailable("this node has no networks")
         traced = await self._trace(packet)
         await connection.respond(200, msgspec.json.encode(traced))
+
+    async def _serve_lookup(self, connection: HttpServerStream, request: NodeRequest, key: PodKey) -> None:
+        if self._look_up is None:
+            raise ServiceUnavailable("this node has no networks")
+        answer = await self._look_up(key, request.first("name"))
+        await connection.respond(200, msgspec.json.encode(answer))
 
     async def _serve_capture(self, connection: HttpServerStream, request: NodeRequest, key: PodKey) -> None:
         if self._find_capture is None:

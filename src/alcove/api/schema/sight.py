@@ -135,6 +135,9 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "properties": {
             "pod": _text("Name of the pod that would send it."),
             "address": _text("IP address that it is sent to: a pod's, a service's or another."),
+            "name": _text(
+                "A name that the pod's DNS server is asked for, by the pod's search list; without an address, nothing else is tried."
+            ),
             "port": _count("Port that it is sent to."),
             "protocol": _text("TCP (default), UDP or SCTP."),
             "live": {
@@ -142,7 +145,27 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
                 "description": "Whether a real packet is sent as well (TCP and UDP), as if the pod had sent it.",
             },
         },
-        "required": ["pod", "address"],
+        "required": ["pod"],
+    },
+    f"{PACKAGE}.NameLookup": {
+        "type": "object",
+        "description": "What the DNS server of the pod's network says on the pod's node.",
+        "properties": {
+            "name": _text("The full name that was found, or the one that was not."),
+            "addresses": {
+                "type": "array",
+                "items": {"type": "string"},
+                "x-kubernetes-list-type": "atomic",
+                "description": "Its addresses.",
+            },
+            "message": _text("Why it has none."),
+            "server": _text("Address of the DNS server, as pods know it."),
+            "denied": _text(
+                "Why the kernel drops the pod's packets to the DNS server; absent if it does not."
+            ),
+            "failure": _text("Why the server could not be asked."),
+        },
+        "required": ["name"],
     },
     f"{PACKAGE}.LiveReply": {
         "type": "object",
@@ -188,6 +211,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
                 "description": "What the kernel of the destination's node does with it, if that is another one.",
             },
             "live": {"$ref": f"#/$defs/{PACKAGE}.LiveReply", "description": "If a real packet was sent."},
+            "lookup": {"$ref": f"#/$defs/{PACKAGE}.NameLookup", "description": "If a name was asked for."},
             "verdict": _text("forwarded or dropped."),
             "destination": _end("Where the packet goes, after translation."),
             "nextNode": _text(

@@ -1,10 +1,11 @@
 """create of sight.alcove.io/traces: what kernels do with a packet that a pod would send, first that of the pod's node, then that of
-the destination's; and, if that is asked for, what comes back for a real one."""
+the destination's; and, if that is asked for, what comes back for a real one, and what the pod's DNS server says of a name."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from alcove.api import destinations
 from alcove.api.errors import ApiError, BadRequest, NotFound, ServiceUnavailable
 from alcove.api.ids import Key
-from alcove.api.node_api import KernelTrace, pod_path
+from alcove.api.node_api import KernelTrace, NameAnswer, pod_path
 from alcove.api.objects import Object
 from alcove.api.resources import PODS
 from alcove.apiserver.cache.entries import CacheEntry
@@ -29,8 +30,10 @@ from alcove.http.messages import HttpResponse
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 FETCH_SECONDS_MAX = 10.0
 BYTES_MAX = 1 << 20
+NAME_LENGTH_MAX = 253
 HIDDEN_NODE = "another node"
 """Stands for a node that runs no pod of the tenant."""
+T = TypeVar("T")
 
 
 class TracesApi:
@@ -46,16 +49,32 @@ class TracesApi:
         query = _query(spec)
         is_live = {"live": "true"} if spec.get("live") else {}
         name = spec.get("pod") or ""
+        looked_up = spec.get("name") or ""
         entry = self._pod(call, call.namespace, name)
         if entry is None:
             raise NotFound.of(PODS, name)
         if not entry.node:
             raise BadRequest(f'pod "{name}" is not on a node yet')
-        sent = await self._fetch(call, entry, {**query, **is_live})
-        status = {"node": entry.node, **self._shown(call, sent)}
-        if receiver := await self._received(call, entry.node, sent, query):
-            status["receiver"] = receiver
+        status: Object = {"node": entry.node}
+        if looked_up:
+            status["lookup"] = await self._looked_up(call, entry, looked_up)
+        if query:
+            sent = await self._fetch(call, entry, "trace", {**query, **is_live}, KernelTrace)
+            status |= self._shown(call, sent)
+            if receiver := await self._received(call, entry.node, sent, query):
+                status["receiver"] = receiver
         return json_response(201, {**obj, "status": status})
+
+    async def _looked_up(self, call: ApiCall, entry: CacheEntry, name: str) -> Object:
+        """What the DNS server says; it does not keep the packet from being tried."""
+        try:
+            answer = await self._fetch(call, entry, "lookup", {"name": name}, NameAnswer)
+        except BadRequest:
+            raise
+        except ApiError as error:
+            return {"name": name, "failure": f"not asked: {error}"}
+        found: Object = msgspec.to_builtins(answer)
+        return found
 
     def _pod(self, call: ApiCall, namespace: str, name: str) -> CacheEntry | None:
         return self._services.cache.entry(Key(PODS, call.tenant, namespace, name)) if name else None
@@ -70,7 +89,7 @@ class TracesApi:
             return None
         arriving = {"address": end.address, "port": str(end.port), "source": sent.source, "sender": sender}
         try:
-            received = await self._fetch(call, entry, {**query, **arriving})
+            received = await self._fetch(call, entry, "trace", {**query, **arriving}, KernelTrace)
         except ApiError as error:
             return {"node": entry.node, "message": f"not tried: {error}"}
         return {"node": entry.node, **self._shown(call, received)}
@@ -84,10 +103,12 @@ class TracesApi:
             fields["nextNode"] = HIDDEN_NODE
         return fields
 
-    async def _fetch(self, call: ApiCall, pod: CacheEntry, query: Mapping[str, str]) -> KernelTrace:
+    async def _fetch(
+        self, call: ApiCall, pod: CacheEntry, verb: str, query: Mapping[str, str], answer: type[T]
+    ) -> T:
         """Asks the pod's node."""
         node, uid = pod.node, pod.decode()["metadata"]["uid"]
-        path = pod_path(self._plane, call.tenant, pod.key.namespace, pod.key.name, uid, "trace")
+        path = pod_path(self._plane, call.tenant, pod.key.namespace, pod.key.name, uid, verb)
         address = agent_address(self._services.cache, node)
         try:
             async with asyncio.timeout(FETCH_SECONDS_MAX):
@@ -96,7 +117,7 @@ class TracesApi:
                     await ask(agent, address, "GET", f"{path}?{urlencode(query)}", {})
                     if agent.status != 200:
                         raise await error_of(agent)
-                    return msgspec.json.decode(await agent.body(BYTES_MAX), type=KernelTrace)
+                    return msgspec.json.decode(await agent.body(BYTES_MAX), type=answer)
                 finally:
                     agent.close()
         except (ConnectionError, HttpError, TimeoutError) as error:
@@ -106,7 +127,12 @@ class TracesApi:
 
 
 def _query(spec: Object) -> dict[str, str]:
-    """The destination, for the node. Raises BadRequest."""
+    """The destination, for the node; empty if only a name is to be looked up. Raises BadRequest."""
+    name = spec.get("name") or ""
+    if len(name) > NAME_LENGTH_MAX:
+        raise BadRequest(f"spec.name must be no more than {NAME_LENGTH_MAX} characters")
+    if name and not spec.get("address") and not spec.get("live"):
+        return {}
     address, protocol, port = spec.get("address") or "", spec.get("protocol") or "TCP", spec.get("port") or 0
     if destinations.parse(address) is None:
         raise BadRequest("spec.address must be an IP address")

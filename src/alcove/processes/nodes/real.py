@@ -173,6 +173,7 @@ async def _serve(
         flows=network.traffic.flows,
         follow_flows=partial(RingFollower, network.traffic),
         trace=network.tracer.trace,
+        look_up=network.names.look_up,
         find_capture=network.traffic.capture_place,
     ):
         await serving.keep(callers.reload)

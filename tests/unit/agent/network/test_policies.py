@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address, ip_interface, ip_network
 
-from alcove.agent.network.policies import gateway_peers, pod_peer, profiles
+from alcove.agent.network.policies import pod_peer, profiles
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.api.ids import TenantId
 from alcove.dataplane.model import (
@@ -15,6 +15,7 @@ from alcove.dataplane.model import (
     Vpc,
 )
 from alcove.network.endpoints import EndpointAllocation
+from alcove.network.gateway_peers import gateway_peers
 from alcove.network.owners import TenantNetworkId
 from alcove.network.policy import NamedPort, PolicySet, allows
 
@@ -25,6 +26,7 @@ BACKING = NetworkBacking(
     (Subnet(7, PREFIX),),
     (ip_interface("10.0.0.1/24"),),
 )
+GATEWAYS = gateway_peers(BACKING.owner.name, (each.ip for each in BACKING.gateways))
 
 
 def test_a_policy_that_names_the_dns_means_the_gateway() -> None:
@@ -51,7 +53,7 @@ def test_a_policy_that_names_the_dns_means_the_gateway() -> None:
     }
     policy = {"metadata": {"name": "p", "namespace": "default"}, "spec": spec}
     namespaces: dict[str, dict[str, str]] = {"default": {}, "kube-system": {}}
-    rules = PolicySet([policy], namespaces, [*gateway_peers(BACKING), web]).rules(web)
+    rules = PolicySet([policy], namespaces, [*GATEWAYS, web]).rules(web)
     ingress, egress = profiles(rules)
     assert ingress == TrafficProfile((TrafficRule(None, (PortRange(Protocol.TCP, 8080, 8080),)),))
     gateway = (PrefixBlock(ip_network("10.0.0.1/32")),)
@@ -77,7 +79,7 @@ def test_dns_and_api_server_are_two_peers_though_they_have_one_address() -> None
         rule = {"to": [peer], **({"ports": ports} if ports else {})}
         spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]}
         policy = {"metadata": {"name": "p", "namespace": "default"}, "spec": spec}
-        rules = PolicySet([policy], namespaces, [*gateway_peers(BACKING), web]).rules(web)
+        rules = PolicySet([policy], namespaces, [*GATEWAYS, web]).rules(web)
         gateway = ip_address("10.0.0.1")
         tried = [("UDP", 53), ("TCP", 53), ("TCP", 6443), ("TCP", 10250)]
         assert {each for each in tried if allows(rules.egress, gateway, *each)} == expected
