@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from alcove.dataplane.bpf import Map
 from alcove.dataplane.desired import endpoint_key
 from alcove.dataplane.maps import ENDPOINT, ENDPOINT_KEY, MapName
 from alcove.processes import down
+from alcove.processes.machine import supervisor_state
 from alcove.processes.machine.cluster import load
 from alcove.testing.claims import free_port
 from alcove.testing.machine import lacking
@@ -199,6 +201,8 @@ def test_a_real_packet_is_followed_to_the_backend_of_a_service(people: dict[str,
     words = ("alcove", "trace", "web", "--to", "db.default.svc.cluster.local", "--live")
     trace = json.loads(shop.must(*words, "-o", "json"))
     assert trace["live"]["reply"] == "accepted"
+    dialed = shop.must("kubectl", "get", "service", "db", "-o", "jsonpath={.spec.clusterIP}")
+    assert trace["dns"]["addresses"] == [dialed] and trace["difference"] == ""
     [flow] = trace["live"]["flows"]
     assert (flow["service"]["name"], flow["destination"]["name"]) == ("db", "db")
     assert "\nlive " in shop.must(*words)
@@ -246,10 +250,11 @@ def test_a_capture_is_of_ones_own_pod(people: dict[str, Person], tmp_path: Path)
     assert refused.returncode == 6
 
 
-def test_usage_is_ones_own_and_ring0_sees_all(people: dict[str, Person]) -> None:
-    def used(person: Person, *words: str) -> dict[str, Object]:
-        return {each["metadata"]["tenant"]: each["amounts"] for each in person.flows("usage", *words)}
+def used(person: Person, *words: str) -> dict[str, Object]:
+    return {each["metadata"]["tenant"]: each["amounts"] for each in person.flows("usage", *words)}
 
+
+def test_usage_is_ones_own_and_ring0_sees_all(people: dict[str, Person]) -> None:
     def complete() -> dict[str, Object] | None:
         """What ring0 sees, once it has traffic of both."""
         for tenant in TENANTS:
@@ -264,3 +269,30 @@ def test_usage_is_ones_own_and_ring0_sees_all(people: dict[str, Person]) -> None
         assert own[tenant]["cpuUsedNanoseconds"] > 0 and own[tenant]["podsStarted"] >= 3
         assert own[tenant]["podSeconds"] > 0
     assert people["shop"].run("alcove", "usage", "--tenant", "bank").returncode == 6
+
+
+def test_an_agent_that_is_killed_goes_on_with_its_counters(people: dict[str, Person]) -> None:
+    shop, data = people["shop"], people["ring0"].kubeconfig.parent
+
+    def by_port(flows: list[Object]) -> dict[int, int]:
+        return {each["source"]["port"]: each["bytesSent"] for each in flows if each["verdict"] == "forwarded"}
+
+    def flows() -> dict[int, int]:
+        return by_port(shop.flows("flows", "--pod", "web", "--to", "db:80"))
+
+    fetch(shop, "web", "db", 80)
+    seen, before, pid = flows(), used(shop)["shop"], supervisor_state.states(data)[NODE].pid
+    assert seen and pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: supervisor_state.states(data)[NODE].pid not in (pid, None), 60.0)
+    after = wait_until(flows, 120.0)
+    assert all(after[port] >= sent for port, sent in seen.items())
+
+    def grown() -> Object | None:
+        fetch(shop, "web", "db", 80)
+        amounts = used(shop)["shop"]
+        return amounts if amounts["networkOutBytes"] > before["networkOutBytes"] else None
+
+    amounts = wait_until(grown, 120.0)
+    assert all(amounts[name] >= amount for name, amount in before.items())
+    assert amounts["podsStarted"] == before["podsStarted"], "nothing is counted twice"
