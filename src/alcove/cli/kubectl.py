@@ -64,8 +64,9 @@ def run(arguments: list[str]) -> None:
 
 def _call(program: str, invocation: KubectlInvocation, path: Path, stdin: bytes | None) -> None:
     """Never returns. `stdin` is what was read from standard input already."""
-    arguments = list(invocation.arguments)
-    arguments[1:1] = _server(invocation, path, invocation.tenant)
+    from alcove.cli.kubectl_arguments import with_options
+
+    arguments = with_options(invocation.arguments, _server(invocation, path, invocation.tenant))
     if invocation.new_tenant:
         raise typer.Exit(_create(program, arguments, invocation.new_tenant))
     if invocation.all_tenants:
@@ -95,12 +96,12 @@ def _send_manifests(program: str, invocation: KubectlInvocation, path: Path, man
     exit code that is not zero."""
     import yaml
 
+    from alcove.cli.kubectl_arguments import with_options
     from alcove.cli.kubectl_manifests import without_files
 
     codes: list[int] = []
     for tenant, documents in manifests.by_tenant.items():
-        arguments = without_files(invocation.arguments)
-        arguments[1:1] = _server(invocation, path, tenant)
+        arguments = with_options(without_files(invocation.arguments), _server(invocation, path, tenant))
         text = yaml.safe_dump_all(documents).encode()
         if invocation.verb == "describe":
             codes.append(_describe(program, arguments, tenant or _tenant(invocation, path), text))

@@ -91,13 +91,26 @@ def values_of(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
     return values
 
 
+def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The arguments with further options, after kubectl's command: kubectl accepts none before the name of a plugin, and those
+    that are there already may have a value that belongs to them."""
+    index = _verb_index(arguments)
+    after = len(arguments) if index is None else index + 1
+    return [*arguments[:after], *options, *arguments[after:]]
+
+
 def _verb(arguments: Sequence[str]) -> str:
+    index = _verb_index(arguments)
+    return arguments[index] if index is not None else ""
+
+
+def _verb_index(arguments: Sequence[str]) -> int | None:
     is_value = False
-    for argument in arguments:
+    for index, argument in enumerate(arguments):
         if not argument.startswith("-") and not is_value:
-            return argument
+            return index
         is_value = argument in _GLOBAL_OPTIONS
-    return ""
+    return None
 
 
 def _split(arguments: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:

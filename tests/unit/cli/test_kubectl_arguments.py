@@ -5,7 +5,7 @@ from msgspec import structs
 
 from alcove.cli.all_tenants import except_output, table_format
 from alcove.cli.errors import CliError
-from alcove.cli.kubectl_arguments import KubectlInvocation, plan
+from alcove.cli.kubectl_arguments import KubectlInvocation, plan, with_options
 from alcove.cli.options import OutputFormat
 
 SAME = KubectlInvocation(("get", "pods"))
@@ -43,6 +43,21 @@ SAME = KubectlInvocation(("get", "pods"))
 )
 def test_words_are_split(line: str, wanted: KubectlInvocation) -> None:
     assert structs.replace(plan(line.split()), verb="") == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("get pods", "get -s u pods"),
+        ("-n x get pods", "-n x get -s u pods"),
+        ("--namespace=x -v 9 exec p -- ls", "--namespace=x -v 9 exec -s u p -- ls"),
+        ("--help", "--help -s u"),
+        ("", "-s u"),
+    ],
+)
+def test_options_before_the_command_keep_their_values(line: str, wanted: str) -> None:
+    """`alcove kubectl --tenant red -n shop get pods` failed: the server was put between -n and its value."""
+    assert with_options(line.split(), ["-s", "u"]) == wanted.split()
 
 
 @pytest.mark.parametrize(
