@@ -45,7 +45,7 @@ def _metrics(port: int) -> str:
         return str(answer.read().decode())
 
 
-NO_SAMPLES = ("alcove_drops", "alcove_network")
+NO_SAMPLES = ("alcove_drops", "alcove_exported_flows", "alcove_network")
 Exported = dict[str, set[str]]
 """Every name of a series, with the labels it was seen with."""
 

@@ -62,13 +62,12 @@ class AgentMetrics(Collector):
         yield packets
         yield sizes
         yield from _busiest(self.networks())
-        if exported := self.exported_flows():
-            flows = CounterMetricFamily(
-                "alcove_exported_flows", "Exported flows, by export and result.", labels=("export", "result")
-            )
-            for labels, number in exported.items():
-                flows.add_metric(labels, number)
-            yield flows
+        flows = CounterMetricFamily(
+            "alcove_exported_flows", "Exported flows, by export and result.", labels=("export", "result")
+        )
+        for labels, number in self.exported_flows().items():
+            flows.add_metric(labels, number)
+        yield flows
 
 
 def _busiest(networks: Sequence[NetworkCounts]) -> Iterator[Metric]:

@@ -36,7 +36,7 @@ def test_the_expiration_of_the_certificate_is_exposed_once_it_is_known() -> None
 
 def test_exported_flows_are_counted_by_export() -> None:
     metrics = AgentMetrics()
-    assert "alcove_exported_flows" not in metrics.text().decode()
+    assert "alcove_exported_flows_total{" not in metrics.text().decode()
     metrics.exported_flows = lambda: {("file", "sent"): 7, ("otlp", "dropped"): 2}
     message = metrics.text().decode()
     assert 'alcove_exported_flows_total{export="file",result="sent"} 7.0' in message
