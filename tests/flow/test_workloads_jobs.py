@@ -100,6 +100,19 @@ def test_a_failure_policy_ends_it_at_once(tenant_admin: Caller) -> None:
     assert failed["reason"] == "PodFailurePolicy" and "exit code 42" in failed["message"]
 
 
+def test_evicted_pods_are_no_failures_where_the_policy_ignores_disruptions(tenant_admin: Caller) -> None:
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    tenant_admin.post(JOBS, made("sum", backoffLimit=0, podFailurePolicy={"rules": [rule]}))
+    (first,) = wait_until(lambda: unfinished(tenant_admin))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
+    assert tenant_admin.post(f"{PODS}/{first}/eviction", eviction).status == 201
+    end(tenant_admin, first, "Failed", 137)
+    (second,) = wait_until(lambda: [each for each in unfinished(tenant_admin) if each != first])
+    end(tenant_admin, second)
+    wait_until(lambda: condition(tenant_admin, "sum", "Complete"))
+    assert not status(tenant_admin, "sum").get("failed")
+
+
 def test_a_deleted_job_leaves_no_pods_behind(tenant_admin: Caller) -> None:
     tenant_admin.post(JOBS, made("sum", parallelism=2, completions=2))
     wait_until(lambda: len(unfinished(tenant_admin)) == 2)

@@ -202,6 +202,19 @@ def test_eviction_keeps_to_the_budget(tenant: Caller) -> None:
     assert tenant.get(f"{budgets}/db").json["status"]["disruptionsAllowed"] == 0
 
 
+def test_an_evicted_pod_says_why_it_ends(tenant: Caller) -> None:
+    """Once: a second eviction changes nothing."""
+    tenant.post(PODS, {**pod(), "metadata": {"name": "p", "finalizers": ["example.com/stay"]}})
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert tenant.post(f"{PODS}/p/eviction", eviction).status == 201
+    evicted = tenant.get(f"{PODS}/p").json
+    (condition,) = [each for each in evicted["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    assert condition["status"] == "True" and condition["lastTransitionTime"]
+    assert (condition["reason"], condition["message"]) == ("EvictionByEvictionAPI", "Eviction API: evicting")
+    assert tenant.post(f"{PODS}/p/eviction", eviction).status == 201
+    assert tenant.get(f"{PODS}/p").json == evicted
+
+
 # delete
 
 

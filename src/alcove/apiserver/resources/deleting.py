@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -146,8 +146,9 @@ async def delete_object(
     options: DeleteOptions,
     *,
     also: Sequence[WriteOp] = (),
+    change: Callable[[Object], None] | None = None,
 ) -> tuple[CacheEntry, bool]:
-    """Returns the object's last state, and whether it is deleted (and not only marked).
+    """Returns the object's last state, and whether it is deleted (and not only marked). `change` is made to that state.
 
     `also` is part of the transaction; raises RevisionMismatch if an object in it has changed.
     """
@@ -170,6 +171,8 @@ async def delete_object(
         await services.admission.validate(attributes)
         if kind.group_resource == CRDS:
             removal.begin(obj, meta.format_time(services.clock()))
+        if change is not None:
+            change(obj)
         planned = plan(kind, obj, options, services.clock())
         joined = [*attributes.also, *also]
         is_same = planned.marked == old and not joined

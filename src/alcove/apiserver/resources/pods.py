@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 from msgspec import structs
 
@@ -38,6 +39,7 @@ EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 MAY_BIND = "alcove.io/may-bind"
 """The annotation of a Tenant whose users may bind pods if it is "true"."""
 _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
+_DISRUPTED = "DisruptionTarget"
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -157,11 +159,30 @@ async def _try_evict(
 ) -> bool:
     """Returns False if the budget changed in the meantime."""
     try:
-        await deleting.delete_object(services, call, call.key, options, also=also)
+        mark = partial(_mark_disrupted, now=meta.format_time(services.clock()))
+        await deleting.delete_object(services, call, call.key, options, also=also, change=mark)
     except RevisionMismatch:
         await services.catch_up()
         return False
     return True
+
+
+def _mark_disrupted(pod: Object, now: str) -> None:
+    """Says why the pod ends, for controllers such as Job."""
+    status = pod.setdefault("status", {})
+    conditions = status.setdefault("conditions", [])
+    is_known = any(each["type"] == _DISRUPTED and each["status"] == "True" for each in conditions)
+    if is_known or status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+        return
+    condition = {
+        "type": _DISRUPTED,
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+    }
+    conditions[:] = [*(each for each in conditions if each["type"] != _DISRUPTED), condition]
 
 
 def _budget(services: ApiServerServices, entry: CacheEntry) -> CacheEntry | None:
