@@ -11,7 +11,7 @@ from alcove.api import objects, selectors
 from alcove.api.kinds.certificates.pem import blocks
 from alcove.api.objects import Object
 
-BUNDLES_MAX = 64
+BUNDLES_MAX = 256
 FILE_BYTES_MAX = 1 << 20
 
 
