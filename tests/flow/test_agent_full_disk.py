@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_WHY), reason=_WHY or "-
 
 CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
 SIZE_BYTES = 128 << 20
+CHUNK = bytes(1 << 20)
 ANYWHERE = [{"operator": "Exists"}]
 """Tolerates the taint that a node with a full disk gets."""
 
@@ -126,10 +127,11 @@ class Ballast:
     def _fill(self) -> None:
         with suppress(OSError):
             while True:
-                self._file.write(bytes(1 << 16))
+                self._file.write(CHUNK)
 
     def _keep_full(self) -> None:
-        while not self._is_held.wait(0.05):
+        # Before others find what becomes free: an evicted pod's files are removed one by one.
+        while not self._is_held.wait(0.002):
             self._fill()
 
 
