@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -79,9 +81,27 @@ def test_pods_outlive_an_agent_that_is_killed_at_any_moment(cluster: RealCluster
         now = acme.get(f"{PODS}/{name}").json
         assert _run(now) == _run(found), "it was not left alone"
     for name, uid in deleted.items():
-        wait_until(lambda uid=uid: not traces(data, uid))
-        assert name
+        _leaves_nothing(data, name, uid)
     wait_until(lambda: len(list((data / "volumes" / "pods").iterdir())) == len({**steady, **uids}))
+
+
+def test_a_container_that_was_prepared_and_never_created_leaves_nothing(
+    cluster: RealCluster, acme: Caller
+) -> None:
+    """As by an agent that is killed between the two; the next one finds no such container."""
+    uid = create(acme, "prepared")
+    ready(acme, "prepared")
+    data = cluster.nodes[0].data
+    (data / "snapshots" / f"{uid}.main.1" / "upper").mkdir(parents=True)
+    acme.delete(f"{PODS}/prepared")
+    gone(acme, "prepared")
+    _leaves_nothing(data, "prepared", uid)
+
+
+def _leaves_nothing(data: Path, name: str, uid: str) -> None:
+    with suppress(AssertionError):
+        wait_until(lambda: not traces(data, uid))
+    assert traces(data, uid) == [], name
 
 
 def _run(found: Object) -> tuple[object, ...]:

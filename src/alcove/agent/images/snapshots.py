@@ -46,6 +46,13 @@ class OverlaySnapshots:
             unmount_all(home / name)
         file_trees.remove(home)
 
+    def remove_all(self, pod: str) -> None:
+        """Removes those of all containers of a pod, by its directory name: also of one that was never created, because the agent
+        was killed before. Idempotent."""
+        for id in self.ids():
+            if id.partition(".")[0] == pod:
+                self.remove(id)
+
     def ids(self) -> list[str]:
         return sorted(entry.name for entry in self._directory.iterdir())
 

@@ -402,6 +402,7 @@ class RealPodExecutor:
         services = self._services
         await self._remove_containers()
         services.cgroups.kill(self._group)
+        await self._in_thread(services.snapshots.remove_all, self.key.directory_name)
         await services.network.detach(self.key)
         await services.volumes.unmount(self.key)
         services.meter.pod_ended(self.key)

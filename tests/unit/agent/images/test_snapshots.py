@@ -55,6 +55,17 @@ def test_removing_is_safe_to_repeat_and_from_any_point(tmp_path: Path, image: Pa
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
+def test_all_of_a_pod_go_and_no_others(tmp_path: Path, image: Path) -> None:
+    snapshots = OverlaySnapshots(tmp_path / "snapshots")
+    for id in ("pod", "pod.main.0", "pod.main.1", "pod2.main.0"):
+        snapshots.mount(id, image)
+    snapshots.remove_all("pod")
+    snapshots.remove_all("pod")
+    assert snapshots.ids() == ["pod2.main.0"]
+    snapshots.remove_all("pod2")
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
 def test_files_belong_to_the_users_of_a_user_namespace(tmp_path: Path, image: Path) -> None:
     holder = subprocess.Popen(["unshare", "--user", "sleep", "1000"])
     snapshots = OverlaySnapshots(tmp_path / "snapshots")
