@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import orjson
 
-from alcove.api.ids import Revision, TenantId
+from alcove.api.ids import SYSTEM, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.api.tenant_shards import TenantShard
 from alcove.client.changes import (
@@ -32,7 +32,7 @@ from alcove.client.mirror_entries import Name
 from alcove.client.plane_mirror import PlaneMirror, UntrustedPlane
 from alcove.client.plane_objects import check_for
 from alcove.client.plane_share import PlaneShare
-from alcove.client.resources import TENANTS
+from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, TENANTS
 from alcove.client.watch_events import revision_of
 
 CAUGHT_UP_SECONDS_MAX = 5.0
@@ -246,16 +246,18 @@ class Mirror:
         elsewhere: Collection[TenantId] = (),
     ) -> PlaneMirror:
         """Add a plane. If `is_silent`, its changes are not reported before `speak`. The home plane may have
-        objects of all tenants that are not `elsewhere`, a dedicated plane only of the tenant with its name, and only
-        what its share allows."""
+        objects of all tenants that are not `elsewhere`, a dedicated plane only of the tenant with its name, the CRDs that it
+        shares with it, and only what its share allows."""
         if is_silent:
             self._silent.add(plane)
 
         def accepts(tenant: TenantId, name: Name) -> bool:
-            is_tenant = self.selection.resource == TENANTS and name[1] == plane
+            resource = self.selection.resource
+            is_tenant = resource == TENANTS and name[1] == plane
+            is_shared = resource == CUSTOM_RESOURCE_DEFINITIONS and tenant == SYSTEM
             if plane == HOME:
                 return tenant not in elsewhere or tenant in self._arriving
-            return plane == PlaneId(tenant) or is_tenant
+            return plane == PlaneId(tenant) or is_tenant or is_shared
 
         untrusted = None
         if share is not None:

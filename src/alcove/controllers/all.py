@@ -28,7 +28,7 @@ from alcove.controllers.network.pods import PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.network.service_cidrs import ServiceCidrController
 from alcove.controllers.nodes import NodeLifecycle, TaintEviction, UnreadyPods
-from alcove.controllers.planes import PlaneController
+from alcove.controllers.planes import PlaneController, SharedDefinitions
 from alcove.controllers.podgc import PodGarbageCollector
 from alcove.controllers.replicasets import ReplicaSetController, ReplicationControllerController
 from alcove.controllers.resourcequotas import ResourceQuotaController
@@ -59,6 +59,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     SleepController,
     SleepingPods,
     PlaneController,
+    SharedDefinitions,
     NamespaceController,
     ServiceAccountController,
     RootCaController,

@@ -23,7 +23,6 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from alcove.api import objects
 from alcove.api.errors import AlreadyExists, ApiError, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
@@ -31,11 +30,8 @@ from alcove.api.tenant_closures import NAMESPACE, closure_name
 from alcove.client.client import Client
 from alcove.client.errors import ClientError, MalformedResponse
 from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
-from alcove.controllers.planes import content
+from alcove.controllers.planes import content, shared_definitions
 from alcove.controllers.planes.content import ContentOverview
-
-SHARED_CRDS = "arktos.futurewei.com/crd-sharing-policy=forced"
-CRD_MANAGER = "alcove-planes"
 
 
 class MoveFailed(Exception):
@@ -78,12 +74,9 @@ class TenantMove(Struct):
     async def _share(self) -> None:
         if not self.is_to_plane:
             return  # They come from there.
-        for crd in await self.home.list(SYSTEM, CUSTOM_RESOURCE_DEFINITIONS, labels=SHARED_CRDS):
-            metadata = {"name": objects.name(crd), "labels": objects.labels(crd)}
-            shared = {"metadata": metadata, "spec": crd["spec"]}
-            await self.plane.apply(
-                SYSTEM, CUSTOM_RESOURCE_DEFINITIONS, shared, manager=CRD_MANAGER, force=True
-            )
+        labels = shared_definitions.SELECTOR
+        for crd in await self.home.list(SYSTEM, CUSTOM_RESOURCE_DEFINITIONS, labels=labels):
+            await shared_definitions.copy(self.plane, crd)
 
     async def _close(self) -> None:
         # The target first: a tenant that was dedicated from the beginning is not closed at home yet.
