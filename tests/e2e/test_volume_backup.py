@@ -1,4 +1,4 @@
-"""Files in volumes go with a tenant's backup: to a new tenant, a dedicated one, and a clone."""
+"""Files in volumes go with a tenant's backup: to a new tenant, a dedicated one, a clone, and one that was deleted."""
 
 from __future__ import annotations
 
@@ -134,3 +134,22 @@ def test_files_go_to_a_dedicated_tenant_and_from_there(
     again = tmp_path / "big.backup"
     alcove(cluster, "backup", "big", "--volumes", "-o", again)
     assert again.stat().st_size > LARGE_MIB << 20
+
+
+def test_a_tenant_that_is_asleep_is_saved_with_its_files_before_it_is_deleted(
+    cluster: RealCluster, backup: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    system, path = cluster.server.system, "/api/v1/tenants/last"
+    cluster.make_tenant("last")
+    alcove(cluster, "restore", *backup, "--tenant", "last", "--existing", "keep")
+    check(cluster.server.as_tenant("last"))
+    spec = {"backup": {"to": str(tmp_path), "volumes": True}, "backupBeforeDelete": True}
+    assert system.patch(path, {"spec": {**spec, "sleep": {"asleep": True}}}).status == 200
+    wait_until(lambda: real.condition(system.get(path).json, "Asleep") == "True", READY_SECONDS_MAX)
+    assert system.delete(path).status == 200
+    wait_until(lambda: system.get(path).status == 404, READY_SECONDS_MAX)
+    [place] = tmp_path.glob("last-*/*.backup")
+    assert place.stat().st_size > LARGE_MIB << 20
+    alcove(cluster, "restore", place)
+    alcove(cluster, "kubeconfig", "last", "-o", tmp_path / "last.kubeconfig")
+    check(Caller(tmp_path / "last.kubeconfig"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.cli.tenant_backup import places
-from alcove.cli.tenant_backup.archive import ArchiveReader
+from alcove.cli.tenant_backup.archive import VERSION_WITH_VOLUMES, ArchiveReader
+from alcove.controllers.backup_requests import BackupRequest
 from alcove.controllers.backups import BackupController
+from alcove.controllers.backups.controller import WITH_VOLUMES_MAX
 from alcove.controllers.controller import ControllerOptions
 from alcove.controllers.namespaces import NamespaceController
 from alcove.controllers.tenants import TenantController
@@ -67,6 +70,14 @@ def test_backups_are_made_by_schedule_and_old_ones_removed(home: LocalServer, tm
     assert folder.stat().st_mode & 0o077 == 0
 
 
+def test_a_backup_by_schedule_has_volumes_if_asked_for(home: LocalServer, tmp_path: Path) -> None:
+    create(home, "volumes", backup={"schedule": "@every 1s", "to": str(tmp_path), "volumes": True})
+    place = wait_until(lambda: backup_status(home, "volumes").get("lastBackup"), SECONDS_MAX)
+    assert home.system.patch("/api/v1/tenants/volumes", {"spec": {"backup": None}}).status == 200
+    with places.reading(Path(place), b"") as stream:
+        assert ArchiveReader(stream).header.version == VERSION_WITH_VOLUMES
+
+
 def test_a_backup_that_fails_says_why_and_is_made_with_the_secret(home: LocalServer, tmp_path: Path) -> None:
     backup = {"schedule": "@every 1s", "to": str(tmp_path), "secretName": "store"}
     create(home, "secret", backup=backup)
@@ -105,3 +116,58 @@ def test_nothing_of_a_deleted_tenant_is_removed_before_it_is_saved(home: LocalSe
     [place] = folder.glob("last-*/*.backup")
     with places.reading(place, b"") as stream:
         assert "precious" in [each.obj["metadata"]["name"] for each in ArchiveReader(stream).objects()]
+
+
+def test_pods_can_be_created_in_a_deleted_tenant_until_its_volumes_are_saved(
+    home: LocalServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "no-folder"
+    folder.write_text("a file is in the way")
+    create(home, "files", backup={"to": str(folder), "volumes": True}, backupBeforeDelete=True)
+    path, inside = "/api/v1/tenants/files", "/api/v1/tenants/files/namespaces/default"
+    account = {"metadata": {"name": "default"}}
+    wait_until(lambda: home.system.post(f"{inside}/serviceaccounts", account).status in (201, 409), SECONDS_MAX)
+    assert home.system.delete(path).status == 200
+    pod = {"spec": {"containers": [{"name": "main", "image": "example.com/app"}]}}
+    made = home.system.post(f"{inside}/pods", {"metadata": {"name": "reader"}, **pod})
+    assert made.status == 201, made.body
+    assert home.system.post(f"{inside}/configmaps", {"metadata": {"name": "late"}}).status == 403
+    assert home.system.patch(path, {"spec": {"backup": {"volumes": False}}}).status == 200
+    refused = home.system.post(f"{inside}/pods", {"metadata": {"name": "late"}, **pod})
+    assert refused.status == 403 and "being terminated" in refused.json["message"], refused.body
+    assert home.system.patch(path, {"spec": {"backupBeforeDelete": False}}).status == 200
+
+
+class BlockedBackups:
+    """Instead of processes that save: those with files in volumes do not end."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+        self.most = 0
+        self.saved: set[str] = set()
+
+    async def run(self, request: BackupRequest) -> str:
+        if request.volumes:
+            self.running.add(request.tenant)
+            self.most = max(self.most, len(self.running))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.running.discard(request.tenant)
+        self.saved.add(request.tenant)
+        return ""
+
+
+def test_large_volumes_of_some_do_not_keep_others_from_being_saved(tmp_path: Path) -> None:
+    blocked = BlockedBackups()
+    options = ControllerOptions(run_backup=blocked.run)
+    with LocalServer(tmp_path / "server") as server:
+        server.make_namespace("system", "kube-system")
+        with RunningControllers(server.admin_kubeconfig, (BackupController,), options):
+            for number in range(WITH_VOLUMES_MAX + 8):
+                backup = {"schedule": "@every 1s", "to": str(tmp_path), "volumes": True}
+                create(server, f"large-{number}", backup=backup)
+            wait_until(lambda: len(blocked.running) == WITH_VOLUMES_MAX, SECONDS_MAX)
+            create(server, "small", backup={"schedule": "@every 1s", "to": str(tmp_path)})
+            wait_until(lambda: "small" in blocked.saved, SECONDS_MAX)
+            assert blocked.most == WITH_VOLUMES_MAX

@@ -54,6 +54,8 @@ from alcove.controllers.plane_certificates import PlaneCertificates
 from alcove.network.providers.all import PROVIDERS
 from alcove.network.providers.base import Providers
 
+RECONCILE_SECONDS_MAX = 120.0
+
 Clock = Callable[[], float]
 """Epoch seconds."""
 Keys = Callable[[ObjectChange], Iterable[ObjectKey]]
@@ -126,6 +128,8 @@ class Controller:
     resource: ClassVar[Resource]
     """The resource that the controller's keys name."""
     workers: ClassVar[int] = 8
+    reconcile_seconds_max: ClassVar[float] = RECONCILE_SECONDS_MAX
+    """One call of `reconcile` that takes longer is cancelled, and has failed."""
     is_ring0: ClassVar[bool] = False
     """Whether it works for ring0 or for all tenants together: of several shards only that of ring0 runs it."""
 

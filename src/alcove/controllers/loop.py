@@ -38,7 +38,14 @@ from alcove.client.mirror import Mirror
 from alcove.component import request_ids
 from alcove.component.log_limit import LogLimit
 from alcove.component.tasks import BackgroundTasks
-from alcove.controllers.controller import Controller, Keys, Result, ServerRefusal, WatchSource
+from alcove.controllers.controller import (
+    RECONCILE_SECONDS_MAX,
+    Controller,
+    Keys,
+    Result,
+    ServerRefusal,
+    WatchSource,
+)
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import QueueItem, WorkQueue
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
@@ -47,7 +54,6 @@ log = logging.getLogger(__name__)
 
 PLANE_WORKERS = 2
 """Keys of one dedicated plane that a controller works on at the same time, beside the others."""
-RECONCILE_SECONDS_MAX = 120.0
 FAILED_REASON = "ReconcileFailed"
 
 
@@ -82,13 +88,13 @@ def decide(outcome: Result | Exception) -> ReconcileOutcome:
             return ReconcileOutcome.FAILED
 
 
-def tenant_message(controller: str, error: Exception) -> str:
+def tenant_message(controller: str, error: Exception, seconds_max: float = RECONCILE_SECONDS_MAX) -> str:
     """The event message for the tenant. API errors are about the tenant's objects and are shown in full; of
     other errors only the type is shown, because their text could contain another tenant's data."""
     if isinstance(error, ApiError):
         return error.message
     if isinstance(error, TimeoutError):
-        return f"the {controller} controller did not finish within {RECONCILE_SECONDS_MAX:.0f} s"
+        return f"the {controller} controller did not finish within {seconds_max:.0f} s"
     return f"the {controller} controller cannot handle this object ({type(error).__name__})"
 
 
@@ -147,7 +153,7 @@ class ControllerLoop:
 
     async def _attempt(self, key: ObjectKey) -> Result | Exception:
         try:
-            async with asyncio.timeout(RECONCILE_SECONDS_MAX):
+            async with asyncio.timeout(self.controller.reconcile_seconds_max):
                 await self.controller.wait_for_mirrors(key)
                 return await self.controller.reconcile(key)
         except Exception as error:
@@ -177,9 +183,8 @@ class ControllerLoop:
             log.warning("reconcile rejected by the API server; retrying", extra=fields)
         else:
             log.error("reconcile failed; retrying", extra=fields, exc_info=error)
-        self.controller.events.warning(
-            key.plane, self._object(key), FAILED_REASON, tenant_message(name, error)
-        )
+        message = tenant_message(name, error, self.controller.reconcile_seconds_max)
+        self.controller.events.warning(key.plane, self._object(key), FAILED_REASON, message)
 
     def _object(self, key: ObjectKey) -> Object:
         """The key's object for an event: from a mirror, or only its identity if no mirror has it."""

@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 from alcove.cli.private_files import open_private
-from alcove.controllers.backup_requests import BackupRequest, RunBackup
+from alcove.controllers.backup_requests import BACKUP_SECONDS_MAX, OBJECTS_SECONDS_MAX, BackupRequest, RunBackup
 
-BACKUP_SECONDS_MAX = 4 * 3_600.0
 BACKUP_BYTES_MAX = 64 << 30
 """A dedicated plane's API server may say that there are objects for as long as it likes."""
 _PASSPHRASE = "passphrase"
@@ -39,6 +38,7 @@ async def _run(request: BackupRequest, kubeconfig: Path, directory: Path) -> str
     arguments = [*_arguments(request, directory), "--kubeconfig", str(kubeconfig)]
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     environment |= {name: text for name, text in request.settings.items() if name.startswith(_PREFIX)}
+    seconds_max = BACKUP_SECONDS_MAX if request.volumes else OBJECTS_SECONDS_MAX
     errors = directory / "errors"
     with errors.open("wb") as err:
         process = await asyncio.create_subprocess_exec(
@@ -50,10 +50,10 @@ async def _run(request: BackupRequest, kubeconfig: Path, directory: Path) -> str
             env=environment,
         )
     try:
-        async with asyncio.timeout(BACKUP_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             code = await process.wait()
     except TimeoutError:
-        return f"the backup did not finish within {BACKUP_SECONDS_MAX:.0f} s"
+        return f"the backup did not finish within {seconds_max:.0f} s"
     finally:
         if process.returncode is None:
             process.kill()
@@ -66,6 +66,8 @@ async def _run(request: BackupRequest, kubeconfig: Path, directory: Path) -> str
 def _arguments(request: BackupRequest, directory: Path) -> list[str]:
     arguments = ["tenant", "backup", request.tenant, "--output", request.place]
     arguments += ["--keep", str(request.keep), "--size-max", str(BACKUP_BYTES_MAX)]
+    if request.volumes:
+        arguments.append("--volumes")
     if passphrase := request.settings.get(_PASSPHRASE):
         file = directory / _PASSPHRASE
         with open(file, "x", opener=open_private) as out:

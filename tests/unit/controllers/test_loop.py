@@ -17,8 +17,14 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.planes import Planes
 from alcove.client.resources import CONFIG_MAPS
-from alcove.controllers import loop as loops
-from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, owner_of
+from alcove.controllers.controller import (
+    DONE,
+    RECONCILE_SECONDS_MAX,
+    Controller,
+    ControllerContext,
+    Result,
+    owner_of,
+)
 from alcove.controllers.loop import ControllerLoop, ReconcileOutcome, decide, tenant_message
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
@@ -177,11 +183,27 @@ def test_a_reconciler_that_hangs_holds_neither_all_workers_nor_its_own_for_ever(
         rig.change("quick", "q")
         await asyncio.sleep(1)
         assert "q" in rig.called
-        await asyncio.sleep(loops.RECONCILE_SECONDS_MAX * 8)
+        await asyncio.sleep(RECONCILE_SECONDS_MAX * 8)
         assert {f"s{number}" for number in range(10)} <= set(rig.called)
         assert any("did not finish" in event.message for event in rig.recorder.events)
 
     Rig(hangs, workers=4).run(scenario)
+
+
+def test_a_controller_may_allow_its_reconciler_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(key: ObjectKey) -> Result:
+        await asyncio.sleep(RECONCILE_SECONDS_MAX + 1)
+        done.append(key.name)
+        return DONE
+
+    async def scenario(rig: Rig) -> None:
+        monkeypatch.setattr(rig.loop.controller, "reconcile_seconds_max", 2 * RECONCILE_SECONDS_MAX)
+        rig.change("a", "x")
+        await asyncio.sleep(RECONCILE_SECONDS_MAX + 2)
+        assert done == ["x"]
+
+    done: list[str] = []
+    Rig(slow).run(scenario)
 
 
 def test_own_writes_are_seen_before_the_next_call() -> None:

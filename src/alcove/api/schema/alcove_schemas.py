@@ -263,6 +263,10 @@ _TENANT_SPEC = _record(
                 "to": _text(
                     "Where they are kept: `s3://BUCKET/PREFIX`, or a folder of the machine that the controllers run on."
                 ),
+                "volumes": {
+                    "type": "boolean",
+                    "description": "Whether the files in volumes are saved too. While the tenant is asleep they cannot be read.",
+                },
                 "secretName": _text(
                     "Secret in ring0's namespace `kube-system` with the environment of the S3 client "
                     "(`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`), and `passphrase` if "

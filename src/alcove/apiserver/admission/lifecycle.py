@@ -1,4 +1,5 @@
-"""Objects may be created only in tenants and namespaces that exist and are not terminating.
+"""Objects may be created only in tenants and namespaces that exist and are not terminating. Pods also in a tenant that still has
+to be saved with the files in its volumes, because pods read them.
 
 Both are checked twice, at the beginning and right before the write: a webhook in between may be slow, and an
 object that is created in a namespace that was deleted meanwhile would never be deleted.
@@ -8,8 +9,9 @@ from collections.abc import Iterable
 
 from alcove.api.errors import Details, Forbidden, NotFound, StatusCause
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, Key
+from alcove.api.kinds.core.backups import reads_volumes_before_delete
 from alcove.api.objects import Object
-from alcove.api.resources import NAMESPACES, TENANTS
+from alcove.api.resources import NAMESPACES, PODS, TENANTS
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.reader import CacheReader
@@ -40,7 +42,8 @@ class TenantLifecycle(Plugin):
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
         if tenant is None:
             raise NotFound.of(TENANTS, attributes.tenant)
-        if _is_terminating(tenant):
+        is_read = attributes.resource == PODS and reads_volumes_before_delete(tenant)
+        if _is_terminating(tenant) and not is_read:
             raise _terminating_error(attributes, "tenant", attributes.tenant)
 
 

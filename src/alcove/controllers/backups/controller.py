@@ -18,8 +18,8 @@ from alcove.api.kinds.core.backups import backup_of
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import SECRETS, TENANTS
-from alcove.controllers.backup_requests import BackupRequest
-from alcove.controllers.backups.plan import DueBackup, next_backup, request_for
+from alcove.controllers.backup_requests import BACKUP_SECONDS_MAX, BackupRequest
+from alcove.controllers.backups.plan import DueBackup, has_volumes, next_backup, request_for
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,9 @@ NAMESPACE = "kube-system"
 RESYNC_SECONDS_MAX = 3_600.0
 """Timers do not notice when the wall clock is set, so it is looked at again at least this often."""
 MESSAGE_LENGTH_MAX = 1_000
+WITH_VOLUMES_MAX = 2
+"""Backups with files in volumes that are made at the same time: they may take hours, and must not keep others waiting."""
+BUSY_SECONDS = 1.0
 
 
 class BackupFailed(Exception):
@@ -38,11 +41,14 @@ class BackupFailed(Exception):
 class BackupController(Controller):
     name = "backup"
     resource = TENANTS
-    workers = 3
+    workers = 8
+    reconcile_seconds_max = BACKUP_SECONDS_MAX + 60.0
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
+        self._with_volumes = 0
+        """Backups with files in volumes that are being made."""
         self.on(self._tenants)
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -58,7 +64,16 @@ class BackupController(Controller):
             return DONE
         if due.at > now:
             return Result(min(due.at - now + 0.1, RESYNC_SECONDS_MAX))
-        await self._save(key, tenant, due)
+        if not has_volumes(tenant):
+            await self._save(key, tenant, due)
+        elif self._with_volumes == WITH_VOLUMES_MAX:
+            return Result(after_seconds=BUSY_SECONDS)
+        else:
+            self._with_volumes += 1
+            try:
+                await self._save(key, tenant, due)
+            finally:
+                self._with_volumes -= 1
         return Result(after_seconds=0.1)  # The status has changed: look when the next one is due.
 
     async def _save(self, key: ObjectKey, tenant: Object, due: DueBackup) -> None:

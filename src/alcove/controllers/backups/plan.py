@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from alcove.api import cron, meta, objects
 from alcove.api.kinds.core.backups import KEEP_DEFAULT, backup_of, must_save_before_delete
+from alcove.api.kinds.core.sleep import is_asleep
 from alcove.api.objects import Object, get
 from alcove.controllers.backup_requests import BackupRequest
 
@@ -25,7 +26,10 @@ class DueBackup(Struct, frozen=True):
 
 
 def next_backup(tenant: Object, now: float) -> DueBackup | None:
-    """None if none is asked for. Raises CronError for a schedule that validation would reject."""
+    """None if none is asked for, or files in volumes cannot be read because the tenant is asleep. Raises CronError for a schedule
+    that validation would reject."""
+    if has_volumes(tenant) and is_asleep(tenant):
+        return None
     failed_at = _time(tenant, "lastFailureTime")
     retry_at = failed_at + RETRY_SECONDS if failed_at > _time(tenant, "lastSuccessTime") else 0.0
     if "deletionTimestamp" in tenant["metadata"]:
@@ -40,12 +44,18 @@ def next_backup(tenant: Object, now: float) -> DueBackup | None:
     return DueBackup(max(due, retry_at), scheduled_at=max(due, 0.0)) if due is not None else None
 
 
+def has_volumes(tenant: Object) -> bool:
+    """Whether backups have the files in volumes."""
+    return bool(backup_of(tenant).get("volumes"))
+
+
 def request_for(tenant: Object, now: float, settings: dict[str, str]) -> BackupRequest:
     """Each Tenant has a folder of its own, so that a later one of the same name does not remove its backups."""
     backup, name = backup_of(tenant), objects.name(tenant)
     folder = f"{str(backup.get('to', '')).rstrip('/')}/{name}-{tenant['metadata']['uid'][:8]}"
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
-    return BackupRequest(name, f"{folder}/{stamp}.backup", int(backup.get("keep", KEEP_DEFAULT)), settings)
+    keep = int(backup.get("keep", KEEP_DEFAULT))
+    return BackupRequest(name, f"{folder}/{stamp}.backup", keep, has_volumes(tenant), settings)
 
 
 def _time(tenant: Object, field: str) -> float:

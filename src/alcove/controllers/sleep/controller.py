@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from alcove.api import meta
 from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.backups import reads_volumes_before_delete
 from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.api.kinds.core.sleep import ASLEEP, inactivity_seconds, is_asleep, sleep_of
 from alcove.client.keys import ObjectKey, PlaneId
@@ -35,7 +36,9 @@ class SleepController(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
-        if tenant is None or "deletionTimestamp" in tenant["metadata"]:
+        if tenant is None:
+            return DONE
+        if "deletionTimestamp" in tenant["metadata"] and not reads_volumes_before_delete(tenant):
             return DONE
         status = tenant.setdefault("status", {})
         if not sleep_of(tenant) and not is_asleep(tenant) and "lastActivityTime" not in status:

@@ -1,6 +1,6 @@
 """Whether a tenant sleeps now, why, and when that may change. Pure.
 
-`spec.sleep.asleep` decides alone if it is set. Otherwise the latest of these events decides:
+A tenant that is deleted, and has to be saved with the files in its volumes before, is awake. `spec.sleep.asleep` decides alone if it is set. Otherwise the latest of these events decides:
 
 | event                                          | the tenant   |
 |------------------------------------------------|--------------|
@@ -19,6 +19,7 @@ from datetime import UTC, tzinfo
 from msgspec import Struct
 
 from alcove.api import cron, meta
+from alcove.api.kinds.core.backups import reads_volumes_before_delete
 from alcove.api.kinds.core.sleep import inactivity_seconds, sleep_of
 from alcove.api.objects import Object, get
 
@@ -48,6 +49,8 @@ class _SleepEvent(Struct, frozen=True, order=True):
 def decide(tenant: Object, now: float) -> SleepDecision:
     """Raises CronError for a schedule that validation would reject."""
     sleep = sleep_of(tenant)
+    if reads_volumes_before_delete(tenant):
+        return SleepDecision(False, "Deleting", "the files in its volumes are read before it is deleted")
     if sleep.get("asleep"):
         return SleepDecision(True, "Requested", "spec.sleep.asleep is set")
     events = [*_scheduled(sleep.get("schedule") or {}, now), *_requests(tenant, now)]

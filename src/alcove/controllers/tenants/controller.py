@@ -147,6 +147,8 @@ class TenantController(Controller):
             return Result(after_seconds=PLANE_SECONDS)  # Something of it may still be at home.
         plane, name = plane_of(tenant), objects.name(tenant)
         since = meta.parse_time(tenant["metadata"]["deletionTimestamp"])
+        if saved_at := objects.get(tenant, "status", "backup", "lastSuccessTime", default=""):
+            since = max(since, meta.parse_time(saved_at))  # Nothing was deleted before.
         remaining_seconds = since + PLANE_DELETION_SECONDS_MAX - self.clock()
         if remaining_seconds <= 0:
             await self._finish(HOME, tenant)

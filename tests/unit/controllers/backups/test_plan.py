@@ -72,3 +72,16 @@ def test_each_tenant_has_a_folder_of_its_own() -> None:
     request = request_for(tenant(backup=BACKUP), CREATED, {"a": "b"})
     assert request.place == "s3://bucket/some/acme-01234567/20261116T100000Z.backup"
     assert (request.tenant, request.keep, request.settings) == ("acme", 7, {"a": "b"})
+
+
+def test_files_in_volumes_are_read_if_asked_for_while_the_tenant_is_awake() -> None:
+    with_volumes = {**BACKUP, "volumes": True}
+    assert request_for(tenant(backup=with_volumes), CREATED, {}).volumes
+    assert not request_for(tenant(backup=BACKUP), CREATED, {}).volumes
+    for deleted, now in ((False, CREATED + HOUR), (True, CREATED + 2 * HOUR)):
+        made = tenant(deleted=deleted, backup=with_volumes, backupBeforeDelete=True)
+        assert next_backup(made, now) is not None
+        made["status"]["conditions"] = [{"type": "Asleep", "status": "True"}]
+        assert next_backup(made, now) is None
+        made["spec"]["backup"] = BACKUP
+        assert next_backup(made, now) is not None, "objects can be read from a tenant that is asleep"

@@ -61,6 +61,14 @@ def test_the_latest_event_decides(
     assert decision.next_change == expected
 
 
+def test_one_whose_volumes_are_to_be_read_before_its_deletion_is_awake() -> None:
+    obj = tenant(asleep=True)
+    obj["spec"] |= {"backup": {"to": "/b", "volumes": True}, "backupBeforeDelete": True}
+    assert decide(obj, WEDNESDAY).is_asleep
+    obj["metadata"]["deletionTimestamp"] = at(0)
+    assert not decide(obj, WEDNESDAY).is_asleep
+
+
 @pytest.mark.parametrize(
     ("claimed", "expected"),
     [

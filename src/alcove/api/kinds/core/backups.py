@@ -29,6 +29,11 @@ def must_save_before_delete(tenant: Object) -> bool:
     )
 
 
+def reads_volumes_before_delete(tenant: Object) -> bool:
+    """Whether the files in its volumes have to be saved too: pods of the tenant read them."""
+    return must_save_before_delete(tenant) and bool(backup_of(tenant).get("volumes"))
+
+
 def check_backup(tenant: Object) -> list[FieldError]:
     backup, errors = backup_of(tenant), FieldErrors()
     is_asked_for = bool(backup) or bool(get(tenant, "spec", "backupBeforeDelete"))

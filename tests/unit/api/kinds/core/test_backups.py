@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from alcove.api.kinds.core.backups import check_backup, must_save_before_delete
+from alcove.api.kinds.core.backups import (
+    check_backup,
+    must_save_before_delete,
+    reads_volumes_before_delete,
+)
 from alcove.api.objects import Object
 
 
@@ -19,7 +23,7 @@ def fields(obj: Object) -> list[str]:
 @pytest.mark.parametrize(
     "backup",
     [
-        {"to": "s3://bucket"},
+        {"to": "s3://bucket", "volumes": True},
         {"to": "s3://bucket/a/b", "schedule": "@daily", "keep": 1, "secretName": "store"},
         {"to": "/var/backups", "schedule": "0 3 * * *", "timeZone": "Europe/Berlin", "keep": 1_000},
     ],
@@ -62,5 +66,8 @@ def test_only_a_deleted_tenant_waits() -> None:
     assert not must_save_before_delete(made)
     made["metadata"]["deletionTimestamp"] = "2026-11-16T10:00:00Z"
     assert must_save_before_delete(made)
+    assert not reads_volumes_before_delete(made)
+    made["spec"]["backup"] = {"to": "/b", "volumes": True}
+    assert reads_volumes_before_delete(made)
     made["status"] = {"backup": {"beforeDelete": "/b/x"}}
-    assert not must_save_before_delete(made)
+    assert not must_save_before_delete(made) and not reads_volumes_before_delete(made)
