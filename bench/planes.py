@@ -6,7 +6,7 @@
 | `plane_ready_s`           | the same of the others, median                                                              |
 | `plane_rss_mb`            | memory of an API server with its store's process, shared pages in parts (PSS), median        |
 | `planes_running`          | how many ran at the same time                                                               |
-| `agent_mb_per_plane`      | what each plane adds to the memory of the node's agent                                       |
+| `agent_mb_per_plane`      | what each plane after the first adds to the memory of the node's agent                        |
 | `scheduler_mb_per_plane`  | to that of the scheduler                                                                    |
 | `controllers_mb_per_plane`| to that of the controllers                                                                  |
 | `move_1000_objects_s`     | a shared tenant with 1,000 more objects moves to an API server of its own, from the change of its mode until that serves it, its start included |
@@ -14,6 +14,7 @@
 | `move_unavailable_s`      | how long its requests at the home plane's address were refused meanwhile, the longer of both  |
 | `shared_get_p99_ms_alone` | GET of one object by a shared tenant at the home plane, before there is any plane            |
 | `shared_get_p99_ms_beside`| the same beside all of them                                                                  |
+| `backup_objects_per_s`, `wake_s` and others | of `bench.tenant_data`, with all planes there                              |
 """
 
 from __future__ import annotations
@@ -24,17 +25,23 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+from alcove.processes.memory import TRIM_SECONDS
 from alcove.testing.cluster import RealCluster, condition, lacking
 from alcove.testing.dedicated import DedicatedTenants
+from alcove.testing.local import LocalProcess
 from alcove.testing.server import Caller, wait_until
+from bench import tenant_data
 
 Figures = dict[str, float]
 PLANES = (4, 50)
 """Quick, and not."""
 RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}}
 """Of each API server. By default it requests a tenth of a CPU, so that a machine with two has room for 19."""
+ROUNDS_AND_OBJECTS = ((2, 5_000), (5, 50_000))
+"""Of `bench.tenant_data`, quick and not."""
 GETS = 2_000
 MOVED_OBJECTS = 1_000
 MOVE_SECONDS_MAX = 60.0
@@ -50,22 +57,23 @@ def measure(planes: int, directory: Path) -> Figures:
         alone = get_p99_ms(shared)
         [agent] = cluster.agents.values()
         watched = {"agent": agent, "scheduler": cluster.scheduler, "controllers": cluster.controllers}
-        before = {name: pss_mb(process.pid) for name, process in watched.items()}
         names = [f"plane-{number}" for number in range(planes)]
-        times = [ready_seconds(dedicated, name) for name in names]
+        times = [ready_seconds(dedicated, names[0])]
+        # What is loaded for the first one is there for all.
+        before = settled_mb(watched)
+        times += [ready_seconds(dedicated, name) for name in names[1:]]
+        after = settled_mb(watched)
         pids = [dedicated.plane_pid(name) for name in names]
         return {
             "plane_first_ready_s": times[0],
             "plane_ready_s": statistics.median(times[1:]),
             "plane_rss_mb": statistics.median(tree_mb(pid) for pid in pids if pid),
             "planes_running": float(sum(1 for pid in pids if pid)),
-            **{
-                f"{name}_mb_per_plane": (pss_mb(process.pid) - before[name]) / planes
-                for name, process in watched.items()
-            },
+            **{f"{name}_mb_per_plane": (after[name] - before[name]) / (planes - 1) for name in watched},
             "shared_get_p99_ms_alone": alone,
             "shared_get_p99_ms_beside": get_p99_ms(shared),
             **move_figures(cluster),
+            **tenant_data.measure(cluster, *ROUNDS_AND_OBJECTS[planes > PLANES[0]]),
         }
 
 
@@ -119,6 +127,12 @@ def get_p99_ms(caller: Caller) -> float:
         assert caller.get(OBJECT).status == 200
         taken.append(time.perf_counter() - began)
     return statistics.quantiles(taken, n=100)[98] * 1_000
+
+
+def settled_mb(watched: Mapping[str, LocalProcess]) -> Figures:
+    """Once freed memory is returned to the kernel."""
+    time.sleep(TRIM_SECONDS + 1.0)
+    return {name: pss_mb(process.pid) for name, process in watched.items()}
 
 
 def tree_mb(pid: int) -> float:

@@ -126,7 +126,9 @@ def test_pods_can_be_created_in_a_deleted_tenant_until_its_volumes_are_saved(
     create(home, "files", backup={"to": str(folder), "volumes": True}, backupBeforeDelete=True)
     path, inside = "/api/v1/tenants/files", "/api/v1/tenants/files/namespaces/default"
     account = {"metadata": {"name": "default"}}
-    wait_until(lambda: home.system.post(f"{inside}/serviceaccounts", account).status in (201, 409), SECONDS_MAX)
+    wait_until(
+        lambda: home.system.post(f"{inside}/serviceaccounts", account).status in (201, 409), SECONDS_MAX
+    )
     assert home.system.delete(path).status == 200
     pod = {"spec": {"containers": [{"name": "main", "image": "example.com/app"}]}}
     made = home.system.post(f"{inside}/pods", {"metadata": {"name": "reader"}, **pod})

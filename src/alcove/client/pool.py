@@ -1,7 +1,8 @@
 """The real transport: HTTP over TLS to one server, with reused connections.
 
 Requests share at most `connections_max` connections, fairly between tenants (`FairSlots`: how long
-requests take is decided by tenants' webhooks), and wait if all are in use; each stream has a connection of its own.
+requests take is decided by tenants' webhooks), and wait if all are in use; each stream has a connection of its own. For dedicated
+planes, of which there may be many, all of these are carried by one connection, if the server can do that.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from alcove.client.carried_connections import CarriedConnections
 from alcove.client.errors import ClientError, MalformedResponse, Unreachable
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.paths import RING0, tenant_of
@@ -44,11 +46,17 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
     connections_max: int = CONNECTIONS_MAX
     response_bytes_max: int = RESPONSE_BYTES_MAX
     response_seconds_max: float = RESPONSE_SECONDS_MAX
+    is_carried: bool = False
+    """Whether one connection carries all others, if the server can do that."""
 
 
 HOME = RequestLimits()
-DEDICATED = RequestLimits(connections_max=16, response_bytes_max=8 << 20, response_seconds_max=10.0)
+DEDICATED = RequestLimits(
+    connections_max=16, response_bytes_max=8 << 20, response_seconds_max=10.0, is_carried=True
+)
 """For the API server of a dedicated plane, which may be slow, or send anything."""
+STOCK = structs.replace(DEDICATED, is_carried=False)
+"""For Kubernetes' own."""
 
 
 class HttpPool:
@@ -68,6 +76,9 @@ class HttpPool:
         self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: IdleConnections[None, HttpClientConnection] = IdleConnections(IDLE)
         self._streams: set[HttpClientConnection] = set()
+        self._carried: CarriedConnections | None = None
+        if limits.is_carried:
+            self._carried = CarriedConnections(self._connect_alone, self._fixed, limits.response_seconds_max)
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
@@ -78,7 +89,7 @@ class HttpPool:
         tenant = tenant_of(path)
         await self._shares.take(tenant)
         try:
-            connection = self._idle.take(None) or await self._connect()
+            connection = self._idle.take(None) or await self._connect(headers)
             async with asyncio.timeout(self._limits.response_seconds_max):
                 response = await connection.exchange(
                     method, path, sent, body, bytes_max=self._limits.response_bytes_max
@@ -92,7 +103,7 @@ class HttpPool:
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[PooledStream]:
-        connection = await self._connect()
+        connection = await self._connect(headers)
         self._streams.add(connection)
         try:
             try:
@@ -110,8 +121,20 @@ class HttpPool:
         for connection in list(self._streams):
             connection.abort()
         self._idle.close()
+        if self._carried is not None:
+            self._carried.close()
 
-    async def _connect(self) -> HttpClientConnection:
+    async def _connect(self, headers: Mapping[str, str]) -> HttpClientConnection:
+        """`headers` are those of the first request."""
+        connection: HttpClientConnection | None = None
+        try:
+            if self._carried is not None:
+                connection = await self._carried.open(headers.get("User-Agent", "alcove"))
+        except (ConnectionError, HttpError, TimeoutError) as error:
+            raise self._translated(error) from error
+        return connection or await self._connect_alone()
+
+    async def _connect_alone(self) -> HttpClientConnection:
         loop = asyncio.get_running_loop()
         try:
             async with self._connecting, asyncio.timeout(CONNECT_SECONDS_MAX):
@@ -125,6 +148,8 @@ class HttpPool:
 
     def _translated(self, error: ConnectionError | HttpError | TimeoutError) -> ClientError:
         if isinstance(error, TimeoutError) and not isinstance(error, ConnectionError):
+            if self._carried is not None:
+                self._carried.unanswered()
             return Unreachable(f"no response within {self._limits.response_seconds_max:.0f} s", sent=True)
         return _translated(error)
 

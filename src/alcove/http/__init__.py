@@ -13,6 +13,7 @@
     accepting         Acceptor: accepts connections and computes their TLS handshakes in threads
     turns             Turns, ReadingTurns: share the loop's time between the connections of different groups
     tunnel            Tunnel: a connection after it was upgraded
+    carrier           StreamCarrier: many connections as streams of one, at either end
     upload            RequestUpload: a request's body that is read while the request is handled
 
     client            HttpClientConnection: one connection to a server, one exchange at a time

@@ -357,13 +357,14 @@ class _Buffer:
         self._data: list[bytes] = []
         self._bytes = 0
         self._is_over = False
-        self._arrived = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
+        """Not an Event, whose queue of waiters takes as much memory as all else here."""
 
     async def next(self) -> bytes:
         """Empty at the end."""
         while not self._data and not self._is_over:
-            self._arrived.clear()
-            await self._arrived.wait()
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
         data = b"".join(self._data)
         self._data.clear()
         if self._bytes > BUFFERED_BYTES_MAX:
@@ -374,13 +375,17 @@ class _Buffer:
     def take(self, data: bytes) -> None:
         self._data.append(data)
         self._bytes += len(data)
-        self._arrived.set()
+        self._wake()
         if self._bytes > BUFFERED_BYTES_MAX:
             self._connection.pause()
 
     def ended(self, is_complete: bool) -> None:
         self._is_over = True
-        self._arrived.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def hold(self) -> None:
         pass

@@ -65,6 +65,9 @@ def hang_up(transport: asyncio.Transport) -> None:
     if transport.is_closing():
         return
     sock = transport.get_extra_info("socket")
+    if sock is None:  # A stream that another connection carries.
+        transport.close()
+        return
     if not transport.get_write_buffer_size() and not _unsent_bytes(sock.fileno()):
         transport.close()
         return

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from alcove.http.accepting import Acceptor
+from alcove.http.carrier import PROTOCOL, StreamCarrier
 from alcove.http.connections import ConnectionSlot, ConnectionTable, CountBytes
 from alcove.http.errors import HttpError
 from alcove.http.group_counts import GroupCounts
@@ -53,7 +55,8 @@ class HttpServer:
         `streams_body`: whether a request with a body is handled as soon as its head is received, however short
         the body is, and without a size limit. `group_of`: the group that a `peer`'s connections are counted for,
         empty if that is decided by its requests (`HttpRequest.connection`); None for a server that does not
-        authenticate its clients. `unlimited_group`, `counts` and `count_bytes`: see `ConnectionTable`. `reading`:
+        authenticate its clients. `unlimited_group`, `counts` and `count_bytes`: see `ConnectionTable`; connections of that group may carry
+        streams (`carrier`), which are counted as connections. `reading`:
         shared with other connections of this loop. `is_port_shared`: whether other processes listen on the same port,
         each for a part of the connections."""
         self.handle = handler
@@ -64,6 +67,7 @@ class HttpServer:
         self.render_error = render_error
         self.streams_body = streams_body
         self._group_of = group_of
+        self._carried_group = unlimited_group
         self.limits = limits
         self.connections = ConnectionTable(
             limits, unlimited_group, has_groups=group_of is not None, counts=counts, count_bytes=count_bytes
@@ -111,6 +115,25 @@ class HttpServer:
         return len(selected)
 
     # Called by connections
+
+    def answer(
+        self, connection: HttpServerConnection, request: HttpRequest
+    ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        if request.headers.get("upgrade") == PROTOCOL and self._may_carry(connection.peer):
+            return self._carry(connection.address)
+        return self.handle(request)
+
+    async def _carry(self, address: str) -> HttpResponse:
+        carrier = StreamCarrier(partial(self._accept_stream, address))
+        return HttpResponse(101, carrier, b"", [(b"Connection", b"Upgrade"), (b"Upgrade", PROTOCOL.encode())])
+
+    def _may_carry(self, peer: object) -> bool:
+        group = self._group_of(peer) if self._group_of is not None and peer is not None else ""
+        return bool(group) and group == self._carried_group
+
+    def _accept_stream(self, address: str) -> HttpServerConnection | None:
+        slot = None if self.stopping else self.connections.open(address, self._loop.time())
+        return HttpServerConnection(self, slot) if slot is not None else None
 
     def identify(self, tls: ssl.SSLObject | None) -> object:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None

@@ -241,7 +241,7 @@ class HttpServerConnection(asyncio.Protocol):
         self.is_answering = True
         self._request = request
         began = perf_counter()
-        result = self._server.handle(request)
+        result = self._server.answer(self, request)
         if isinstance(result, HttpResponse):
             self._respond(request, result)
         else:

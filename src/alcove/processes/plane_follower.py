@@ -37,7 +37,7 @@ from alcove.client.errors import BadKubeconfig, PlaneStopped
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.planes import Planes
-from alcove.client.pool import DEDICATED, HttpPool, RequestLimits
+from alcove.client.pool import DEDICATED, STOCK, HttpPool, RequestLimits
 from alcove.client.resources import SECRETS, TENANTS
 from alcove.client.stock_transport import StockTransport
 from alcove.client.transport import Stream, Transport
@@ -128,8 +128,9 @@ class FoundPlane(Struct, frozen=True):
     def connect(self, plane: PlaneId) -> tuple[KubeconfigUser, Transport]:
         """Raises BadKubeconfig."""
         user = self.load()
-        pool = HttpPool(user, DEDICATED)
-        return user, StockTransport(pool, TenantId(plane)) if self.is_stock else pool
+        if self.is_stock:
+            return user, StockTransport(HttpPool(user, STOCK), TenantId(plane))
+        return user, HttpPool(user, DEDICATED)
 
 
 class PlaneSource(Protocol):

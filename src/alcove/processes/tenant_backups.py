@@ -10,7 +10,12 @@ import tempfile
 from pathlib import Path
 
 from alcove.cli.private_files import open_private
-from alcove.controllers.backup_requests import BACKUP_SECONDS_MAX, OBJECTS_SECONDS_MAX, BackupRequest, RunBackup
+from alcove.controllers.backup_requests import (
+    BACKUP_SECONDS_MAX,
+    OBJECTS_SECONDS_MAX,
+    BackupRequest,
+    RunBackup,
+)
 
 BACKUP_BYTES_MAX = 64 << 30
 """A dedicated plane's API server may say that there are objects for as long as it likes."""

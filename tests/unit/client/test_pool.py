@@ -130,7 +130,7 @@ async def test_a_tenant_whose_webhook_sleeps_leaves_connections_to_the_others(
     async def connect(_pool: HttpPool) -> _Endless:
         return _Endless()
 
-    monkeypatch.setattr(HttpPool, "_connect", connect)
+    monkeypatch.setattr(HttpPool, "_connect_alone", connect)
     shared = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     slow = [asyncio.create_task(shared.request("GET", "/api/v1/tenants/slow/pods", {})) for _ in range(100)]
     await asyncio.sleep(0)
