@@ -40,7 +40,7 @@ PLANES = (4, 50)
 """Quick, and not."""
 RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}}
 """Of each API server. By default it requests a tenth of a CPU, so that a machine with two has room for 19."""
-ROUNDS_AND_OBJECTS = ((2, 5_000), (5, 50_000))
+ROUNDS_AND_OBJECTS = ((2, 3_000), (5, 50_000))
 """Of `bench.tenant_data`, quick and not."""
 GETS = 2_000
 MOVED_OBJECTS = 1_000
