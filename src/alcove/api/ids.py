@@ -19,8 +19,9 @@ ALL = TenantId("all")
 DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
-class GroupResource(Struct, frozen=True, order=True):
-    """A resource without its version, as roles, quotas and the store's keys refer to it."""
+class GroupResource(Struct, frozen=True, order=True, cache_hash=True):
+    """A resource without its version, as roles, quotas and the store's keys refer to it. Every look-up of an object hashes
+    one."""
 
     group: str
     resource: str

@@ -6,6 +6,7 @@ both alike.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -125,7 +126,7 @@ class Compilation:
         self.is_done = True
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class Kind(Struct, frozen=True, kw_only=True, dict=True):
     """One kind at one version. Versions of one resource share a store key and a storage version."""
 
     group: str
@@ -164,19 +165,19 @@ class Kind(Struct, frozen=True, kw_only=True):
     scale_paths: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
     """Paths of desired replicas, actual replicas and selector; None: those of the stock kinds."""
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def group_resource(self) -> GroupResource:
         return GroupResource(self.group, self.resource)
 
-    @property
+    @cached_property
     def storage_resource(self) -> GroupResource:
         return self.stored_resource or self.group_resource
 
-    @property
+    @cached_property
     def is_stored_version(self) -> bool:
         """Whether stored objects are objects of this kind and version, but for defaults that it has learned since."""
         return (
@@ -185,7 +186,7 @@ class Kind(Struct, frozen=True, kw_only=True):
             and self.stored_resource is None
         )
 
-    @property
+    @cached_property
     def is_served_as_stored(self) -> bool:
         """Whether stored objects are served as they are."""
         return self.is_stored_version and self.completion is None and self.convert is None

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 
 from alcove.api.errors import BadRequest
-from alcove.api.ids import ALL, GroupResource, Key, Revision, TenantId
+from alcove.api.ids import ALL, Key, Revision, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metrics import RequestSeries
@@ -100,9 +100,8 @@ class ApiCall:
     @property
     def key(self) -> Key:
         kind, target = self.kind, self.target
-        resource = kind.stored_resource or GroupResource(kind.group, kind.resource)
         namespace = target.namespace if kind.scope is Scope.NAMESPACE else ""
-        return Key(resource, self.tenant, namespace, target.name)
+        return Key(kind.storage_resource, self.tenant, namespace, target.name)
 
     @property
     def list_tenant(self) -> TenantId | None:

@@ -104,6 +104,9 @@ class StoreChangeType(Enum):
     UPDATED = 2
     DELETED = 3
 
+    # `Enum` hashes in Python, by name.
+    __hash__ = object.__hash__
+
 
 class StoreEvent(Struct, frozen=True):
     change: StoreChangeType

@@ -26,6 +26,9 @@ class SchemaType(Enum):
     ANY = "any"
     """Any value: raw extensions, `x-kubernetes-preserve-unknown-fields` without a type."""
 
+    # `Enum` hashes in Python, by name. Every value of every write is decoded by its type.
+    __hash__ = object.__hash__
+
 
 class ListType(Enum):
     ATOMIC = "atomic"

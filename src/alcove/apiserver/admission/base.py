@@ -28,6 +28,9 @@ class Operation(Enum):
     DELETE = "DELETE"
     CONNECT = "CONNECT"
 
+    # `Enum` hashes in Python, by name.
+    __hash__ = object.__hash__
+
 
 CEL_REQUEST_MOST = 2_500_000
 """Units of CEL that all policies, their parameters and all match conditions together may spend on one request."""
