@@ -100,15 +100,10 @@ class EncryptedStore:
         """A snapshot of everything leaves out what cannot be read, and notes it for the feed that follows it.
         A narrower one raises Compacted: that history cannot be served any more."""
         stored = await self.inner.snapshot(at, resource=resource, tenant=tenant, namespace=namespace)
-        providers = self._encryption.providers
         records = []
         for record in stored.records:
-            if (
-                providers(record.key.resource).is_plain
-                and not record.body.startswith(MARK)
-                and not self.stale
-            ):
-                records.append(record)  # As nearly all are: they are as they have to be.
+            if not self.stale and self._is_plain(record.key, record.body):
+                records.append(record)  # As nearly all are.
                 continue
             try:
                 body = self._opened(record.key, record.body)
@@ -140,6 +135,8 @@ class EncryptedStore:
     def opened(self, event: StoreEvent) -> StoreEvent | None:
         """The event as written. An object that becomes unreadable is shown as deleted."""
         key = event.key
+        if not self.stale and not self.unreadable and self._is_plain(key, event.body):
+            return event  # As nearly all are.
         is_deleted = event.change is StoreChangeType.DELETED
         try:
             body = self._opened(key, event.body)
@@ -204,12 +201,17 @@ class EncryptedStore:
         last = None if op.last is None else providers.seal(op.key, op.last)
         return WriteOp(op.key, body, op.expected, last, after=op.after)
 
+    def _is_plain(self, key: Key, stored: bytes) -> bool:
+        """Whether the body is not encrypted, and has not to be."""
+        return self._encryption.providers(key.resource).is_plain and not stored.startswith(MARK)
+
     def _opened(self, key: Key, stored: bytes) -> bytes:
         """Raises UnreadableBody."""
-        providers = self._encryption.providers(key.resource)
-        if providers.is_plain and not stored.startswith(MARK):
-            return stored
-        return providers.open(key, stored)
+        return (
+            stored
+            if self._is_plain(key, stored)
+            else self._encryption.providers(key.resource).open(key, stored)
+        )
 
     def _note_form(self, key: Key, stored: bytes | None) -> None:
         """Notes whether an object's newest body is stale; None if the object does not exist any more."""

@@ -33,7 +33,9 @@ class CommitPlan:
 
     def undo(self, heads: Heads) -> None:
         for key, row_id in reversed(self.undone):
-            _move(heads, key, row_id)
+            heads.pop(key, None)
+            if row_id:
+                heads[key] = row_id
 
     def fill(self, bodies: Mapping[int, bytes]) -> None:
         """Set the bodies of the events in `wanted`."""
@@ -68,16 +70,17 @@ def _append(commit: CommitPlan, ops: Sequence[WriteOp], heads: Heads) -> None:
         if op.keeps:
             continue
         key, body = op.key, op.body
-        replaced = heads.get(key, 0)
+        # Removed first: the cache keeps the new key, and an equal one kept here would take memory for every object.
+        replaced = heads.pop(key, 0)
         if body is not None:
             change = StoreChangeType.UPDATED if replaced else StoreChangeType.CREATED
+            heads[key] = row_id
         elif replaced:
             change = StoreChangeType.DELETED
             body = op.last if op.last is not None else _last_body(commit, replaced)
         else:
             continue
         commit.undone.append((key, replaced))
-        _move(heads, key, 0 if change is StoreChangeType.DELETED else row_id)
         text = resource_text(key.resource)
         commit.values += (row_id, change.value, replaced, text, key.tenant, key.namespace, key.name, body)
         commit.events.append(StoreEvent(change, key, revision, body))
@@ -91,10 +94,3 @@ def _last_body(commit: CommitPlan, row_id: int) -> bytes:
         return commit.events[commit.values[::WIDTH].index(row_id)].body
     commit.wanted[len(commit.events)] = row_id
     return b""
-
-
-def _move(heads: Heads, key: Key, row_id: int) -> None:
-    # Removed first: the cache keeps the new key, and an equal one kept here would take memory for every object.
-    heads.pop(key, None)
-    if row_id:
-        heads[key] = row_id

@@ -111,14 +111,20 @@ class TenantCollection(TenantObjects):
             self.history = []
             self._parent.with_history[event.entry.key.tenant] = self
         self.history.append(event)
+        history = self._parent.histories.of(event.entry.key.tenant)
         if len(self.history) > HISTORY_EVENTS_MAX:
-            self._forget_oldest()
-        self._parent.histories.of(event.entry.key.tenant).added(self, event)
+            history.replaced(self._pop_oldest(), event)
+        else:
+            history.added(self, event)
 
-    def _forget_oldest(self) -> None:
+    def _pop_oldest(self) -> CacheEvent:
         event = self.history.pop(0)
         self.floor = event.revision
         self._parent.floor_max = max(self._parent.floor_max, self.floor)
+        return event
+
+    def _forget_oldest(self) -> None:
+        event = self._pop_oldest()
         self._parent.histories.of(event.entry.key.tenant).dropped(self, event)
 
     def forget(self, upto: Revision) -> None:

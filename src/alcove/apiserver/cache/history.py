@@ -60,6 +60,15 @@ class TenantHistory:
         self.count += 1
         self._histories.changed(self, cost)
 
+    def replaced(self, oldest: CacheEvent, event: CacheEvent) -> None:
+        """Counts an event that is in a collection's history in the place of its oldest one: nearly always at the same
+        cost."""
+        event.cost = event_cost(event)
+        growth = event.cost - oldest.cost
+        if growth:
+            self.bytes += growth
+            self._histories.changed(self, growth)
+
     def dropped(self, collection: TenantCollection, event: CacheEvent) -> None:
         """Counts an event that is not in the collection's history any more."""
         cost = event.cost
