@@ -17,11 +17,12 @@ def service(new: Object, _old: Object | None) -> list[str]:
             f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
         )
     is_headless = spec.get("clusterIP") == "None"
-    if not is_headless:
-        messages += _addresses(spec.get("clusterIPs") or (), "spec.clusterIPs")
+    if not is_headless and (cluster_ips := spec.get("clusterIPs")):
+        messages += _addresses(cluster_ips, "spec.clusterIPs")
     messages += _ignored(spec, is_headless and spec.get("type") == "ClusterIP")
-    external = spec.get("externalIPs") or ()
-    messages += _addresses(external, "spec.externalIPs")
+    external = spec.get("externalIPs")
+    if external:
+        messages += _addresses(external, "spec.externalIPs")
     if external and not is_headless and spec.get("type") != "ExternalName":
         messages.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
     if spec.get("loadBalancerIP"):

@@ -75,16 +75,59 @@ _FIELDS = {
 }
 
 
+class _Step(Struct, frozen=True):
+    """A step of the paths of several fields."""
+
+    name: str
+    is_list: bool
+    below: "tuple[_Step, ...]"
+    """Empty: the field itself."""
+
+
+def _tree(paths: Sequence[Sequence[str]]) -> tuple[_Step, ...]:
+    firsts = dict.fromkeys(path[0] for path in paths if path)
+    return tuple(
+        _Step(
+            first.removesuffix("[]"),
+            first.endswith("[]"),
+            _tree([path[1:] for path in paths if path and path[0] == first]),
+        )
+        for first in firsts
+    )
+
+
+_TREES = {resource: _tree([field.steps for field in fields]) for resource, fields in _FIELDS.items()}
+
+
 def warnings(resource: tuple[str, str], new: Object, old: Object | None) -> list[str]:
     """The warnings for fields that are set, if they were not set in `old`."""
     messages: list[str] = []
-    for field in _FIELDS.get(resource, ()):
+    tree = _TREES.get(resource)
+    if tree is None or not _has_any(new, tree):
+        return messages
+    for field in _FIELDS[resource]:
         for where, value in _found(new, field.steps):
             if field.only in ("", value) and (
                 old is None or dict(_found(old, field.steps)).get(where) != value
             ):
                 messages.append(f"{where}: {field.text}")
     return messages
+
+
+def _has_any(value: Any, tree: tuple[_Step, ...]) -> bool:
+    """Whether any of the fields is set: hardly any object has one."""
+    if not isinstance(value, dict):
+        return False
+    for step in tree:
+        part = value.get(step.name)
+        if not part:
+            continue
+        below = step.below
+        if not below:
+            return True
+        if any(_has_any(element, below) for element in part) if step.is_list else _has_any(part, below):
+            return True
+    return False
 
 
 def _found(value: Any, steps: Sequence[str], path: str = "") -> Sequence[tuple[str, Any]]:
