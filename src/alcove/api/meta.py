@@ -17,13 +17,16 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels and no characters that look like vowels, so that generated names form no words."""
 _SUFFIX_LENGTH = 5
 _GENERATED_LENGTH_MAX = 63
+_VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""Of a UUID, by a random digit."""
 
 
 def new_uid() -> str:
     """Return a random (version 4) UUID."""
     digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    return (
+        f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
+    )
 
 
 def generate_name(prefix: str) -> str:

@@ -89,6 +89,11 @@ def is_external(network: Object) -> bool:
 
 def claim_name(network: str, address: str) -> str:
     canonical = address if addresses.is_ipv4(address) else addresses.canonical_text(address)
+    return canonical_claim_name(network, canonical)
+
+
+def canonical_claim_name(network: str, canonical: str) -> str:
+    """As `claim_name`, of an address in canonical form."""
     return canonical if network == DEFAULT_NETWORK else f"{canonical}.{network}"
 
 

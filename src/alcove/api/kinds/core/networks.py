@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from alcove.api import names
 from alcove.api.errors import BadRequest
 from alcove.api.fields import invalid
-from alcove.api.objects import Object, get, labels
+from alcove.api.objects import Object, get
 from alcove.api.validation import FieldErrors, check_value
 
 NETWORK_LABEL = "arktos.futurewei.com/network"
@@ -16,7 +16,11 @@ NETWORK_TYPES = ("flat", "vpc", "mizar")
 
 def network_of(obj: Object) -> str:
     """Return the network that a pod or service joins."""
-    return get(obj, "spec", "network") or labels(obj).get(NETWORK_LABEL) or DEFAULT_NETWORK
+    spec, metadata = obj.get("spec"), obj.get("metadata")
+    if isinstance(spec, dict) and (network := spec.get("network")):
+        return network  # type: ignore[no-any-return]
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return (labels.get(NETWORK_LABEL) if isinstance(labels, dict) else None) or DEFAULT_NETWORK
 
 
 def check_network_name(spec: Object, path: str, errors: FieldErrors) -> None:

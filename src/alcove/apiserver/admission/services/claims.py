@@ -20,34 +20,31 @@ class Setter:
     """Sets fields of an object that is to be written, and takes them back if the write is tried again."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[Object, str, object]] = []
+        self._before: list[tuple[Object, Object]] = []
 
     def set(self, container: Object, field: str, value: object) -> None:
-        self._before.append((container, field, container.get(field, self)))
-        container[field] = value
+        self.update(container, {field: value})
 
     def update(self, container: Object, fields: Object) -> None:
-        for field, value in fields.items():
-            self.set(container, field, value)
+        self._before.append((container, container.copy()))
+        container.update(fields)
 
     def undo(self) -> None:
-        for container, field, value in reversed(self._before):
-            if value is self:
-                container.pop(field, None)
-            else:
-                container[field] = value
-        self._before.clear()
+        while self._before:
+            container, before = self._before.pop()
+            container.clear()
+            container.update(before)
 
 
 def created(key: Key, claim: Object, path: str, now: float) -> WriteOp:
-    """The operation that creates the claim; `path` is that of its resource in the tenant."""
-    metadata = claim["metadata"] | {
-        "tenant": key.tenant,
-        "uid": meta.new_uid(),
-        "creationTimestamp": meta.format_time(now),
-        "selfLink": f"{path}/{key.name}",
-    }
-    return WriteOp(key, encode({**claim, "metadata": metadata}), ABSENT)
+    """The operation that creates the claim, which gets what the server sets; `path` is that of its resource in the
+    tenant."""
+    metadata = claim["metadata"]
+    metadata["tenant"] = key.tenant
+    metadata["uid"] = meta.new_uid()
+    metadata["creationTimestamp"] = meta.format_time(now)
+    metadata["selfLink"] = f"{path}/{key.name}"
+    return WriteOp(key, encode(claim), ABSENT)
 
 
 def released(entry: CacheEntry | None, is_own: IsOwn) -> list[WriteOp]:

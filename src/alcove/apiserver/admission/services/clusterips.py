@@ -121,8 +121,7 @@ class ClusterIps:
             return {}
         drawn: dict[str, Key] = {}
         for family in () if supply.is_external else families[len(chosen) :]:
-            of_family = [each for each in supply.ranges if each.family == family]
-            address, key = self._free(attributes.tenant, network, of_family)
+            address, key = self._free(attributes.tenant, network, supply.ranges, family)
             chosen.append(address)
             drawn[address] = key
         setter.update(
@@ -136,13 +135,17 @@ class ClusterIps:
         )
         return drawn
 
-    def _free(self, tenant: TenantId, network: str, ranges: Sequence[AddressRange]) -> tuple[str, Key]:
-        """A free address of the first range that has one, and its claim. Raises InternalError."""
+    def _free(
+        self, tenant: TenantId, network: str, ranges: Sequence[AddressRange], family: str
+    ) -> tuple[str, Key]:
+        """A free address of the first range of the family that has one, and its claim. Raises InternalError."""
         claims = self._cache.count(tenant, IP_ADDRESSES)
         for each in ranges:
+            if each.family != family:
+                continue
             for number in each.candidates(claims, self._chance):
                 address = each.text(number)
-                key = _key(tenant, network, address)
+                key = Key(IP_ADDRESSES, tenant, "", service_ips.canonical_claim_name(network, address))
                 if self._cache.entry(key) is None:
                     return address, key
         raise InternalError("Internal error occurred: failed to allocate a serviceIP: range is full")
