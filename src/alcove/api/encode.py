@@ -11,7 +11,6 @@ from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 
 _MARK = b'"metadata":{'
-_FIRST = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def encode(obj: Object) -> bytes:
@@ -23,10 +22,9 @@ def encode(obj: Object) -> bytes:
     meta = obj.get("metadata") or {}
     if "resourceVersion" in meta:
         meta = {field: value for field, value in meta.items() if field != "resourceVersion"}
-    ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
-    for field, value in obj.items():
-        if field not in _FIRST:
-            ordered[field] = value
+    # The first place of a field decides where it stands.
+    ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta, **obj}
+    ordered["metadata"] = meta
     try:
         return orjson.dumps(ordered)
     except TypeError as error:  # orjson.JSONEncodeError

@@ -11,6 +11,7 @@ from itertools import islice
 
 from alcove.api import addresses
 from alcove.api.addresses import Network
+from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import DEFAULT_NETWORK
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object, get
@@ -105,22 +106,18 @@ def claimed_address(name: str) -> str:
     return address
 
 
-def claim(name: str, service: Object) -> Object:
-    """The IPAddress of this name that claims its address for a service; without what the server sets."""
+def encoded_claim(tenant: TenantId, name: str, service: Object, uid: str, created: str) -> bytes:
+    """The IPAddress of this name that claims its address for a service, as it is stored. All its parts are checked names,
+    which JSON does not escape: it is written, and not encoded, since every service that is created has one."""
     metadata = service["metadata"]
-    family = "IPv6" if ":" in name else "IPv4"
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "IPAddress",
-        "metadata": {"name": name, "labels": {FAMILY_LABEL: family, MANAGED_LABEL: MANAGED_BY}},
-        "spec": {
-            "parentRef": {
-                "resource": "services",
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-            }
-        },
-    }
+    return (
+        f'{{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{{"name":"{name}",'
+        f'"labels":{{"{FAMILY_LABEL}":"{"IPv6" if ":" in name else "IPv4"}","{MANAGED_LABEL}":"{MANAGED_BY}"}},'
+        f'"tenant":"{tenant}","uid":"{uid}","creationTimestamp":"{created}",'
+        f'"selfLink":"/apis/networking.k8s.io/v1/tenants/{tenant}/ipaddresses/{name}"}},'
+        f'"spec":{{"parentRef":{{"resource":"services","namespace":"{metadata["namespace"]}",'
+        f'"name":"{metadata["name"]}"}}}}}}'
+    ).encode()
 
 
 def is_claimed_by(claimed: Object, service: Object) -> bool:

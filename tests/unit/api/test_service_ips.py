@@ -2,12 +2,15 @@
 
 from ipaddress import ip_network
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.api import service_ips
 from alcove.api.addresses import ip_errors
+from alcove.api.encode import encode
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 
 ADDRESSES = st.ip_addresses().map(str).filter(lambda text: not ip_errors("", text))
@@ -61,8 +64,19 @@ def test_one_address_has_one_claim_however_it_is_spelled() -> None:
 
 def test_a_claim_names_its_service() -> None:
     service = {"metadata": {"namespace": "shop", "name": "web"}}
-    claim = service_ips.claim("10.96.1.7.blue", service)
-    assert claim["metadata"]["labels"][service_ips.FAMILY_LABEL] == "IPv4"
+    body = service_ips.encoded_claim(
+        TenantId("acme"), "10.96.1.7.blue", service, "5adec381", "2026-05-01T10:00:00Z"
+    )
+    claim = orjson.loads(body)
+    assert encode(claim) == body
+    assert claim["metadata"] == {
+        "name": "10.96.1.7.blue",
+        "labels": {service_ips.FAMILY_LABEL: "IPv4", service_ips.MANAGED_LABEL: service_ips.MANAGED_BY},
+        "tenant": "acme",
+        "uid": "5adec381",
+        "creationTimestamp": "2026-05-01T10:00:00Z",
+        "selfLink": "/apis/networking.k8s.io/v1/tenants/acme/ipaddresses/10.96.1.7.blue",
+    }
     assert service_ips.is_claimed_by(claim, service)
     assert not service_ips.is_claimed_by(claim, {"metadata": {"namespace": "shop", "name": "api"}})
     other = {"spec": {"parentRef": {**claim["spec"]["parentRef"], "group": "example.com"}}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
@@ -75,9 +75,9 @@ _SYSTEM_FIELDS = (
 )
 
 
-async def computed(
+def computed(
     services: ApiServerServices, call: ApiCall, compute: Callable[[], T], entry: CacheEntry | None = None
-) -> T:
+) -> Awaitable[T]:
     """The result of one step of a write: computed in a thread if the body or the stored object is large.
 
     Steps of a write of a CRD or a large custom resource are always long: their schemas are compiled.
@@ -85,8 +85,7 @@ async def computed(
     size = max(len(call.request.body), len(entry.body) if entry is not None else 0)
     if call.kind.group_resource == CRDS:
         size = max(size, LARGE_BYTES)
-    result: T = await services.threads.for_size(call.identity.tenant, size, compute)
-    return result
+    return services.threads.for_size(call.identity.tenant, size, compute)
 
 
 async def encoded(

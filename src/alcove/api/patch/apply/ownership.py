@@ -11,7 +11,8 @@ from alcove.api.objects import Object
 from alcove.api.patch.apply import managed
 from alcove.api.patch.apply.fieldset import FieldSet, difference, union
 from alcove.api.patch.apply.managed import FieldOwner, Managed, ManagedFieldsEntry
-from alcove.api.patch.apply.versions import Convert, ObjectVersions, VersionChanges
+from alcove.api.patch.apply.shape import Struct, root
+from alcove.api.patch.apply.versions import Convert, ObjectVersions, VersionChanges, created
 from alcove.api.schema.node import SchemaNode
 
 NOTHING = FieldSet()
@@ -38,6 +39,9 @@ def update_managed_fields(
     keeps the entries it had.
     """
     requested = objects.metadata(new).pop("managedFields", None)
+    if live is None and requested is None and convert is None:
+        _own_all(new, root(node), FieldOwner.updater(manager, api_version, subresource), now, reset)
+        return
     before = objects.get(live, "metadata", "managedFields") if live is not None else None
     owned = _owned(before, requested, subresource)
     if live is not None and not owned:
@@ -50,6 +54,15 @@ def update_managed_fields(
             new["metadata"]["managedFields"] = before
         return
     managed.write(new, managed.limit(after))
+
+
+def _own_all(new: Object, shape: Struct, owner: FieldOwner, now: str, reset: FieldSet) -> None:
+    """Make the creator of an object the owner of all its fields, as nearly every create does."""
+    try:
+        trie = created(new, shape, reset.trie)
+    except BadRequest:
+        return
+    managed.write(new, {owner: ManagedFieldsEntry(owner.api_version, now, trie)})
 
 
 def _owned(before: Any, requested: Any, subresource: str) -> Managed:

@@ -131,7 +131,8 @@ class Struct(ValueShape):
     def created(self, value: Object) -> Trie:
         """Like `added`, for a whole new object: fields that always exist are not counted as added."""
         trie: Trie = {}
-        for name in sorted(value.keys() - self.ignored):
+        ignored = self.ignored
+        for name in sorted([name for name in value if name not in ignored] if ignored else value):
             self.add_field(trie, name, value[name])
         return trie
 

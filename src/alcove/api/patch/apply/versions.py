@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch.apply.compare import Comparison, compare
-from alcove.api.patch.apply.fieldset import FieldSet, exclude
+from alcove.api.patch.apply.fieldset import FieldSet, Trie, exclude
 from alcove.api.patch.apply.shape import Struct, root
 from alcove.api.schema.node import SchemaNode
 
@@ -70,7 +70,6 @@ class VersionChanges:
         self._new = new
         self._versions = versions
         self._reset = reset.trie
-        self._reset_whole = [element[2:] for element, below in self._reset.items() if not below]
         self._comparisons: dict[str, Comparison | None] = {}
 
     def at(self, api_version: str) -> Comparison | None:
@@ -86,15 +85,22 @@ class VersionChanges:
             return None
         new, shape = now
         if self._old is None:
-            return Comparison(exclude(shape.created(self._counted(new)), self._reset), {})
+            return Comparison(created(new, shape, self._reset), {})
         was = self._versions.at(self._old, api_version)
         if was is None:
             return None
-        comparison = compare(self._counted(was[0]), self._counted(new), shape)
+        comparison = compare(_counted(was[0], self._reset), _counted(new, self._reset), shape)
         return Comparison(exclude(comparison.changed, self._reset), exclude(comparison.removed, self._reset))
 
-    def _counted(self, obj: Object) -> Object:
-        """Return the object without fields that are reset as a whole, so that they are not compared."""
-        if not self._reset_whole:
-            return obj
-        return {name: value for name, value in obj.items() if name not in self._reset_whole}
+
+def created(new: Object, shape: Struct, reset: Trie) -> Trie:
+    """Return the fields of a new object, in canonical order, without those that its write cannot set."""
+    return exclude(shape.created(_counted(new, reset)), reset)
+
+
+def _counted(obj: Object, reset: Trie) -> Object:
+    """Return the object without fields that are reset as a whole, so that they are not compared."""
+    whole = [element[2:] for element, below in reset.items() if not below]
+    if not any(name in obj for name in whole):
+        return obj
+    return {name: value for name, value in obj.items() if name not in whole}

@@ -39,11 +39,12 @@ class Setter:
 def created(key: Key, claim: Object, path: str, now: float) -> WriteOp:
     """The operation that creates the claim, which gets what the server sets; `path` is that of its resource in the
     tenant."""
-    metadata = claim["metadata"]
-    metadata["tenant"] = key.tenant
-    metadata["uid"] = meta.new_uid()
-    metadata["creationTimestamp"] = meta.format_time(now)
-    metadata["selfLink"] = f"{path}/{key.name}"
+    claim["metadata"] |= {
+        "tenant": key.tenant,
+        "uid": meta.new_uid(),
+        "creationTimestamp": meta.format_time(now),
+        "selfLink": f"{path}/{key.name}",
+    }
     return WriteOp(key, encode(claim), ABSENT)
 
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from alcove.api import addresses, service_ips
+from alcove.api import addresses, meta, service_ips
 from alcove.api.errors import Forbidden, InternalError, Invalid
 from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import Key, TenantId
@@ -20,11 +20,11 @@ from alcove.api.kinds.core.services.families import families_of, family_errors
 from alcove.api.objects import Object
 from alcove.api.resources import IP_ADDRESSES, NETWORKS, SERVICES
 from alcove.apiserver.admission.base import Attributes
-from alcove.apiserver.admission.services.claims import Setter, created, released
+from alcove.apiserver.admission.services.claims import Setter, released
 from alcove.apiserver.admission.services.supply import AddressRange, Supplies, Supply
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import CacheEntry
-from alcove.store.base import WriteOp
+from alcove.store.base import ABSENT, WriteOp
 
 _DECIDING = ("type", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
@@ -71,8 +71,9 @@ class ClusterIps:
                 yield _key(tenant, network, address)
 
     def claim(self, key: Key, service: Object) -> WriteOp:
-        path = f"/apis/networking.k8s.io/v1/tenants/{key.tenant}/ipaddresses"
-        return created(key, service_ips.claim(key.name, service), path, self._clock())
+        created = meta.format_time(self._clock())
+        body = service_ips.encoded_claim(key.tenant, key.name, service, meta.new_uid(), created)
+        return WriteOp(key, body, ABSENT)
 
     def release(self, key: Key, service: Object) -> list[WriteOp]:
         return released(self._cache.entry(key), partial(_is_own, service))

@@ -101,6 +101,8 @@ def _check_port_numbers(spec: Object, ports: Sequence[Object], errors: FieldErro
             if port.get("nodePort"):
                 message = "may not be used when `type` is 'ClusterIP'"
                 errors.append(forbidden(f"spec.ports[{index}].nodePort", message))
+    if len(ports) < 2:
+        return
     seen: set[tuple[str, str, int]] = set()
     for field in ("nodePort", "port"):
         for index, port in enumerate(ports):
