@@ -27,8 +27,9 @@ NAME_LENGTH_MIN = 3
 
 # JSON text has no control characters, so they can stand for the names.
 _TENANT, _NAME, _SEPARATOR = b"\x00", b"\x01", b"\x02"
-# A quote comes first: it makes the search five times as fast. Strings within the keys of managedFields are escaped.
-_OWN = re.compile(rb'"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9][0-9.:TZ-]*)(?=\\?")')
+# A quote comes first: it makes the search five times as fast, and so does to look at the character after it. Strings
+# within the keys of managedFields are escaped.
+_OWN = re.compile(rb'"(?=[0-9a-f])([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9][0-9.:TZ-]*)(?=\\?")')
 
 
 class BodyTemplate:
@@ -89,8 +90,9 @@ class SharedBodies:
         if len(name) >= NAME_LENGTH_MIN:
             marked = marked.replace(name.encode(), _NAME)
         pieces = _OWN.split(marked)
-        values = {value: index for index, value in enumerate(dict.fromkeys(pieces[1::2]))}
-        shape = (tuple(pieces[::2]), tuple(values[value] for value in pieces[1::2]))
+        values: dict[bytes, int] = {}
+        order = [values.setdefault(value, len(values)) for value in pieces[1::2]]
+        shape = (tuple(pieces[::2]), tuple(order))
         template = self._templates.get(shape) or self._repeated(shape, len(body))
         return PackedBody(template, _SEPARATOR.join(values)) if template is not None else body
 

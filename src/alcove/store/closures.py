@@ -92,9 +92,11 @@ class ClosableStore:
 
 def _closures(ops: Sequence[WriteOp]) -> list[Key]:
     """The closures that must not exist: those of the tenants that are written to, unless the transaction names them itself."""
-    first = ops[0].key.tenant if ops else SYSTEM
     if len(ops) == 1:
+        first = ops[0].key.tenant
         return [closure(first)] if first != SYSTEM else []
-    tenants = dict.fromkeys(op.key.tenant for op in ops if op.key.tenant != SYSTEM and not op.keeps)
-    named = {op.key for op in ops}
+    tenants = dict.fromkeys([op.key.tenant for op in ops if op.key.tenant != SYSTEM and not op.keeps])
+    if not tenants:
+        return []
+    named = {op.key for op in ops if op.key.resource == LEASES}
     return [key for tenant in tenants if (key := closure(tenant)) not in named]
