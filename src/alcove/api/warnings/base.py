@@ -52,15 +52,16 @@ def _part(amount: str | int | float) -> str:
 
 def address(path: str, value: str) -> list[str]:
     """Return a warning for a non-canonical IPv6 address. Other non-standard spellings are rejected."""
-    proper = addresses.canonical_text(value)
-    if ":" not in value or proper == value:
+    if ":" not in value or (proper := addresses.canonical_text(value)) == value:
         return []
     return [f'{path}: IPv6 address "{value}" should be in RFC 5952 canonical format ("{proper}")']
 
 
 def cidr(path: str, value: str) -> list[str]:
+    if ":" not in value:
+        return []
     text, _, length = value.partition("/")
     proper = f"{addresses.canonical_text(text)}/{length}"
-    if ":" not in value or proper == value:
+    if proper == value:
         return []
     return [f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{proper}")']
