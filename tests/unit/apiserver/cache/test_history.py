@@ -3,9 +3,9 @@
 from alcove.api.ids import Key, Revision, TenantId
 from alcove.api.resources import CONFIG_MAPS, PODS
 from alcove.apiserver.buffers import TenantBuffers
-from alcove.apiserver.cache.collections import CacheCollection
+from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, CacheCollection
 from alcove.apiserver.cache.entries import CacheEntry, CacheEventType
-from alcove.apiserver.cache.history import Histories
+from alcove.apiserver.cache.history import Histories, event_cost
 
 MIB = 1 << 20
 
@@ -59,6 +59,18 @@ def test_dropped_history_is_no_longer_counted() -> None:
         change(collection, "t", revision, 1_000)
     collection.forget(Revision(2_000))
     assert buffers.total == 0
+
+
+def test_an_event_is_counted_in_the_place_of_the_one_that_it_displaces() -> None:
+    buffers, tenant = TenantBuffers(), TenantId("t")
+    histories = Histories(buffers)
+    collection = CacheCollection(Revision(0), histories)
+    for revision in range(1, 2 * HISTORY_EVENTS_MAX):
+        change(collection, tenant, revision, revision * 7 % 1_000)
+    kept = collection.tenants[tenant].history
+    assert len(kept) == HISTORY_EVENTS_MAX
+    assert buffers.of(tenant) == histories.of(tenant).bytes == sum(map(event_cost, kept))
+    assert histories.of(tenant).count == len(kept)
 
 
 def test_the_oldest_events_of_all_resources_go_first() -> None:
