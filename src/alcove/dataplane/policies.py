@@ -20,6 +20,8 @@ ALL_IPV4 = pack_prefix(IPv4Network("0.0.0.0/0"))
 ALL_PEERS = (ALL_IPV4, pack_prefix(IPv6Network("::/0")))
 KEPT_ENTRIES_MAX = 1 << 21
 """Peers and rules in compiled profiles that are kept for the next pass: more than fit into the maps."""
+EVERYBODY = ""
+"""The owner of what is kept: the data plane knows no tenants. What is in use is kept, since it fits."""
 DENIED = 0
 ALLOWED = WORD.pack(1)
 _PROFILE_BITS = 64
@@ -50,7 +52,7 @@ def compile_profile(profile: TrafficProfile) -> CompiledPolicy:
     compiled = _kept.get(profile)
     if compiled is None:
         compiled = _compiled(profile)
-        _kept.put(profile, compiled, 1 + len(compiled.peers) + len(compiled.rules))
+        _kept.put(EVERYBODY, profile, compiled, 1 + len(compiled.peers) + len(compiled.rules))
     return compiled
 
 

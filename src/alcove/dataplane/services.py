@@ -16,7 +16,7 @@ from alcove.dataplane.maps import (
     WORD,
 )
 from alcove.dataplane.model import DataplaneService, ServiceBackend
-from alcove.dataplane.policies import name_of
+from alcove.dataplane.policies import EVERYBODY, name_of
 
 MEMBER = WORD.pack(1)
 TICK_SECONDS = 2**30 / 1e9
@@ -48,7 +48,7 @@ def _backend_set(backends: tuple[ServiceBackend, ...]) -> _BackendSet:
         packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
             set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
         found = name_of(b"".join(packed)), packed
-        _kept_sets.put(backends, found, 1 + len(backends))
+        _kept_sets.put(EVERYBODY, backends, found, 1 + len(backends))
     return found
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import Key, Revision, TenantId
 from alcove.api.resources import NETWORKS
-from alcove.api.weighed_cache import WeighedCache
+from alcove.api.weighed_cache import IDLE_SECONDS, WeighedCache
 from alcove.apiserver.admission.services import supply
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.client import plane_mirror
@@ -32,7 +32,7 @@ def test_the_bound_holds_and_the_last_that_fits_is_kept(
 ) -> None:
     cache: WeighedCache[int, int] = WeighedCache(weight_max, min(one_max, weight_max))
     for key, weight in puts:
-        cache.put(key, weight, weight)
+        cache.put("a", key, weight, weight)
         assert (cache.get(key) is not None) == (weight <= min(one_max, weight_max))
         kept = [found for each in range(6) if (found := cache.get(each)) is not None]
         assert sum(kept) == cache.weight <= weight_max
@@ -41,14 +41,43 @@ def test_the_bound_holds_and_the_last_that_fits_is_kept(
 def test_what_is_used_outlasts_what_is_not() -> None:
     cache: WeighedCache[str, str] = WeighedCache(2)
     for name in ("a", "b", "c"):
-        cache.put(name, name.upper(), 1)
+        cache.put("owner", name, name.upper(), 1)
     assert (cache.get("a"), cache.get("b"), cache.get("c")) == (None, "B", "C")
     cache = WeighedCache(2)
-    cache.put("used", "U", 1)
+    cache.put("owner", "used", "U", 1)
     for name in ("a", "b", "c", "d"):
         assert cache.get("used") == "U"
-        cache.put(name, name.upper(), 1)
+        cache.put("owner", name, name.upper(), 1)
     assert (cache.get("used"), cache.get("d"), cache.get("c")) == ("U", "D", None)
+
+
+def test_an_owner_that_fills_it_loses_its_own() -> None:
+    cache: WeighedCache[str, str] = WeighedCache(100, 10)
+    cache.put("quiet", "seldom used", "Q", 10)
+    for number in range(200):
+        cache.put("loud", f"loud-{number}", "L", 3)
+        assert cache.get(f"loud-{number}") == "L"
+    assert cache.get("seldom used") == "Q"
+
+
+def test_a_key_stays_its_first_owners() -> None:
+    """Else one who puts the same could take it over, and drop it among its own."""
+    cache: WeighedCache[str, str] = WeighedCache(100, 10)
+    cache.put("quiet", "both", "B", 10)
+    cache.put("loud", "both", "B", 10)
+    for number in range(200):
+        cache.put("loud", f"loud-{number}", "L", 10)
+    assert cache.get("both") == "B"
+
+
+def test_what_nobody_uses_goes_with_time() -> None:
+    now = 0.0
+    cache: WeighedCache[str, str] = WeighedCache(100, clock=lambda: now)
+    cache.put("gone", "unused", "U", 1)
+    now = IDLE_SECONDS + 1
+    for number in range(2):
+        cache.put("working", f"{number}", "W", 1)
+    assert cache.get("unused") is None and cache.weight == 2
 
 
 SUPPLIES = supply.Supplies()

@@ -7,7 +7,6 @@ documents.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from alcove.api.errors import NotFound, ServiceUnavailable
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema import kubernetes_schemas
+from alcove.api.weighed_cache import WeighedCache
 from alcove.apiserver.aggregation import merging
 from alcove.apiserver.aggregation.documents import ExtensionDocuments
 from alcove.apiserver.aggregation.proxying import ExtensionProxy
@@ -33,6 +33,7 @@ from alcove.http.messages import JSON, HttpResponse
 T = TypeVar("T")
 
 KEPT_BYTES_MAX = 24 * 1024 * 1024
+"""Beyond that, the tenant with most loses the documents that nobody has asked for since."""
 
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _INFO = {"title": "Alcove", "version": KUBERNETES_VERSION}
@@ -52,7 +53,7 @@ class OpenApi:
         self._registrations = registrations
         self._extensions = extensions
         self._proxy = proxy
-        self._cached: OrderedDict[str, bytes] = OrderedDict()
+        self._cached: WeighedCache[str, bytes] = WeighedCache(KEPT_BYTES_MAX)
 
     async def index(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3."""
@@ -114,17 +115,12 @@ class OpenApi:
         return result
 
     async def _document(self, call: ApiCall, cache_key: str, make: Callable[[], bytes]) -> bytes:
-        if cache_key not in self._cached:
+        body = self._cached.get(cache_key)
+        if body is None:
             # Documents are built one at a time: another request may have built it meanwhile.
             body = await self._compute(call, lambda: self._cached.get(cache_key) or make())
-            self._add_to_cache(cache_key, body)
-        self._cached.move_to_end(cache_key)
-        return self._cached[cache_key]
-
-    def _add_to_cache(self, cache_key: str, body: bytes) -> None:
-        self._cached[cache_key] = body
-        while len(self._cached) > 1 and sum(map(len, self._cached.values())) > KEPT_BYTES_MAX:
-            self._cached.popitem(last=False)
+            self._cached.put(call.identity.tenant, cache_key, body, len(body))
+        return body
 
 
 def _by_version(kinds: Sequence[Kind]) -> dict[str, list[Kind]]:

@@ -19,8 +19,8 @@ from alcove.apiserver.computing import ComputeThreads
 T = TypeVar("T")
 
 COMPILED_BYTES_MAX = 1 << 20
-"""All sources whose compiled form is kept, which takes up to a hundred times as much memory. Beyond that, those unused for longest
-are dropped."""
+"""All sources whose compiled form is kept, which takes up to a hundred times as much memory. Beyond that, the tenant with most loses
+those that it has not used for longest."""
 SOURCE_BYTES_MAX = 64 << 10
 """A source whose compiled form is kept. A longer one is compiled for each request, in its tenant's own time."""
 SOURCE_BYTES_MIN = 256
@@ -29,7 +29,7 @@ SOURCE_BYTES_MIN = 256
 
 class CompiledExpressions(Generic[T]):
     """What a source (the spec of a policy, a list of match conditions) is compiled to. Tenants with equal
-    sources share it."""
+    sources share it; it counts for the one that used it first."""
 
     def __init__(self, threads: ComputeThreads, compile: Callable[[Any], T]) -> None:
         self._threads = threads
@@ -41,7 +41,7 @@ class CompiledExpressions(Generic[T]):
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = await self._threads.run(tenant, lambda: self._compile(orjson.loads(key)))
-            self._compiled.put(key, compiled, max(SOURCE_BYTES_MIN, len(key)))
+            self._compiled.put(tenant, key, compiled, max(SOURCE_BYTES_MIN, len(key)))
         return compiled
 
 

@@ -20,7 +20,7 @@ PROBES_MAX = 32
 _LOWER_MIN, _LOWER_MAX, _LOWER_SHARE = 16, 256, 16
 _OFFSETS_MAX = 1 << 40
 KEPT_RANGES_MAX = 16_384
-"""Ranges of all networks that are kept; those of one unused for longest are computed again."""
+"""Ranges of all networks that are kept; beyond that, the tenant with most loses those of a network unused for longest."""
 
 
 class AddressRange(Struct, frozen=True):
@@ -101,7 +101,7 @@ class Supplies:
         supply = self._kept.get(key)
         if supply is None:
             supply = _computed(network)
-            self._kept.put(key, supply, 1 + len(supply.ranges))
+            self._kept.put(network.key.tenant, key, supply, 1 + len(supply.ranges))
         return supply
 
 

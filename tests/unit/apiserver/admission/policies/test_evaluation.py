@@ -43,6 +43,24 @@ async def test_changing_a_large_policy_again_and_again_fills_no_memory(
     assert compiler.compiled == list(range(50))
 
 
+async def test_a_tenant_that_changes_its_policies_again_and_again_has_no_neighbours_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compiling takes up to half a second of the neighbour's own time."""
+    monkeypatch.setattr(evaluation, "COMPILED_BYTES_MAX", 100_000)
+    compiler = Compiler()
+    expressions = CompiledExpressions(ComputeThreads(), compiler)
+    quiet = [{"number": -number, "text": "x" * 1_000} for number in range(1, 4)]
+    for source in quiet:
+        await expressions.get(TenantId("quiet"), source)
+    for number in range(50):
+        await expressions.get(ACME, {"number": number, "text": "x" * 10_000})
+    compiler.compiled.clear()
+    for source in quiet:
+        await expressions.get(TenantId("quiet"), source)
+    assert compiler.compiled == []
+
+
 async def test_one_that_is_too_long_to_be_kept_pushes_out_no_other() -> None:
     compiler = Compiler()
     expressions = CompiledExpressions(ComputeThreads(), compiler)
