@@ -60,7 +60,7 @@ from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.usage.api_time import ApiTimeMeter
 from alcove.apiserver.warning_headers import warning_headers
 from alcove.component import request_ids
-from alcove.http.connections import ConnectionSlot
+from alcove.http.connections import ConnectionSlot, network_of
 from alcove.http.messages import SLICE_BYTES, WHOLE_BODIES, HttpRequest, HttpResponse
 from alcove.http.upload import RequestUpload
 
@@ -254,7 +254,7 @@ class App:
 
     async def _verify_token(self, call: ApiCall, error: TokenNotVerified) -> Outcome:
         """Authenticates with a token of an OIDC issuer, whose first use takes long."""
-        await self._parts.authenticator.verify(error)
+        await self._parts.authenticator.verify(error, network_of(call.request.address))
         self._identify(call)
         return None
 

@@ -17,6 +17,10 @@ from typing import Generic, TypeVar
 _Owner = TypeVar("_Owner", bound=Hashable)
 
 
+class TooManyWaiting(Exception):
+    """This one would have waited for a slot, and its owner has most of those who wait."""
+
+
 class FairSlots(Generic[_Owner]):
     """Counts slots in use per owner. Belongs to one event loop."""
 
@@ -27,21 +31,24 @@ class FairSlots(Generic[_Owner]):
         unlimited: _Owner | None = None,
         owner_max: int = 0,
         first_is_free: bool = False,
+        waiting_max: int = 0,
     ) -> None:
         """`unlimited`: an owner that only needs a free slot. `owner_max`: the slots that an owner may have at most,
         if less than half of them. `first_is_free`: an owner without a slot gets one even if none is free; for
-        owners whose number is bounded."""
+        owners whose number is bounded. `waiting_max`: how many may wait if that is not bounded elsewhere; one more is
+        refused, the newest of the owner with most."""
         self.free = total
         self._unlimited = unlimited
         self._owner_max = owner_max or total
         self._first_is_free = first_is_free
+        self._waiting_max = waiting_max
         self._used: dict[_Owner, int] = {}
         self._waiting: OrderedDict[_Owner, deque[asyncio.Future[None]]] = OrderedDict()
         """Who waits, by owner, in round-robin order."""
 
     @asynccontextmanager
     async def slot(self, owner: _Owner) -> AsyncIterator[None]:
-        """Waits for a slot, and keeps it until the end of the block."""
+        """Waits for a slot, and keeps it until the end of the block. Raises TooManyWaiting."""
         await self.take(owner)
         try:
             yield
@@ -49,18 +56,30 @@ class FairSlots(Generic[_Owner]):
             self.release(owner)
 
     async def take(self, owner: _Owner) -> None:
-        """Wait until the owner may have another slot. The caller must call `release` afterwards."""
+        """Wait until the owner may have another slot. The caller must call `release` afterwards. Raises
+        TooManyWaiting."""
         if owner not in self._waiting and self._may(owner):
             self._grant(owner)
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(waiter)
+        if self._waiting_max and sum(map(len, self._waiting.values())) > self._waiting_max:
+            self._refuse_one()
         try:
             await waiter
         except asyncio.CancelledError:
-            if not waiter.cancelled():
+            if not waiter.cancelled() and waiter.exception() is None:
                 self.release(owner)  # It was granted just before the cancellation.
             raise
+
+    def _refuse_one(self) -> None:
+        # Of owners with equally many it is the last one, who has waited least.
+        owner = max(reversed(self._waiting), key=lambda each: len(self._waiting[each]))
+        waiter = self._waiting[owner].pop()
+        if not self._waiting[owner]:
+            del self._waiting[owner]
+        if not waiter.done():
+            waiter.set_exception(TooManyWaiting())
 
     def release(self, owner: _Owner) -> None:
         self.free += 1

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.component.fair_slots import FairSlots
+from alcove.component.fair_slots import FairSlots, TooManyWaiting
 
 RING0 = "ring0"
 
@@ -109,3 +109,41 @@ async def test_the_first_slot_of_an_owner_is_there_even_if_none_is_free() -> Non
         assert not await is_free(slots, "quiet")
         assert await is_free(slots, "another")
     assert slots.free == 2
+
+
+async def test_too_many_who_wait_are_refused_of_the_owner_with_most() -> None:
+    slots, refused = FairSlots[str](2, waiting_max=4), list[str]()
+    await slots.take("a")
+    await slots.take("b")
+
+    async def wait(owner: str) -> None:
+        try:
+            async with slots.slot(owner):
+                pass
+        except TooManyWaiting:
+            refused.append(owner)
+
+    async with asyncio.TaskGroup() as tasks:
+        for owner in ("greedy", "greedy", "greedy", "small", "greedy", "small", "third"):
+            tasks.create_task(wait(owner))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert refused == ["greedy", "greedy", "small"], "the newest of who has most"
+        for owner in ("a", "b"):
+            slots.release(owner)
+    assert slots.free == 2 and refused == ["greedy", "greedy", "small"]
+
+
+async def test_who_is_refused_and_cancelled_at_once_gives_no_slot_back() -> None:
+    slots = FairSlots[str](1, waiting_max=1)
+    await slots.take("a")
+    first = asyncio.create_task(slots.take("b"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(slots.take("b"))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    assert slots.free == 0
+    slots.release("a")
+    await first
+    assert slots.free == 0

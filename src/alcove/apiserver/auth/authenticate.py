@@ -118,10 +118,11 @@ class Authenticator:
                 return verified.identity
         return self._tokens.authenticate(token)
 
-    async def verify(self, error: TokenNotVerified) -> None:
-        """Has an OIDC token verified; then authenticate again. Raises ApiError."""
+    async def verify(self, error: TokenNotVerified, client: str) -> None:
+        """Has an OIDC token verified that a client at this address has sent; then authenticate again. Raises
+        ApiError."""
         assert self._oidc is not None
-        await self._oidc.verify(error.token, error.tenants)
+        await self._oidc.verify(error.token, error.tenants, client)
 
     async def review(self, token: str, tenant: TenantId, audiences: Collection[str]) -> ReviewedToken:
         """Reviews a token for a client of `tenant`; a token of another tenant is Unauthorized, whatever it
@@ -148,7 +149,7 @@ class Authenticator:
         try:
             verified = oidc.find(token, (tenant,))
         except TokenNotVerified as error:
-            await oidc.verify(token, error.tenants)
+            await oidc.verify(token, error.tenants, f"tenant:{tenant}")
             verified = oidc.find(token, (tenant,))
         return None if verified is None else verified.identity
 

@@ -25,6 +25,7 @@ from alcove.apiserver.reviews import TENANT_EXTRA
 from alcove.apiserver.streams.proxy_targets import path_of
 from alcove.console import origins
 from alcove.console.files import API, OIDC, ROOT, SECURITY_HEADERS, SESSION, ConsoleFiles, plain
+from alcove.http.connections import network_of
 from alcove.http.messages import HttpRequest, HttpResponse
 
 WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -171,7 +172,7 @@ class ConsoleGate:
         try:
             query = _query(request)
             cookie = origins.cookie(request, oidc_sign_in.COOKIE)
-            done = await self._oidc.finish(request.path, query, cookie)
+            done = await self._oidc.finish(request.path, query, cookie, network_of(request.address))
         except ValueError:
             return _with_headers(plain(400, "the query cannot be read"), headers)
         except ApiError as error:

@@ -14,9 +14,9 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 import msgspec
 import orjson
@@ -40,13 +40,17 @@ from alcove.apiserver.auth.oidc.signatures import TokenRefused
 from alcove.apiserver.auth.oidc.tenant_providers import TenantProviders
 from alcove.apiserver.console import sessions
 from alcove.apiserver.console.sealing import SealedValues
+from alcove.component.fair_slots import FairSlots, TooManyWaiting
 from alcove.console.files import OIDC
 
 COOKIE = "__Secure-alcove-sign-in"
 SIGN_IN_SECONDS_MAX = 600
 """From the console's page to the return from the provider."""
 EXCHANGES_MAX = 8
-"""Codes of one tenant that are exchanged at a time."""
+"""Codes of one provider that are exchanged at a time; others wait, in turns between the addresses of clients: anybody may begin to
+sign in, and come back with a code of its own making."""
+WAITING_MAX = 64
+"""Codes of one provider that wait to be exchanged; one more of the address with most gets 429."""
 CODE_LENGTH_MAX = 4_096
 _SCOPES = ("openid", "profile", "email")
 
@@ -84,7 +88,7 @@ class OidcSignIn:
         self._client = client
         self._sealed = SealedValues(key, b"alcove console sign-in")
         self._clock = clock
-        self._exchanges: Counter[TenantId] = Counter()
+        self._exchanges: WeakKeyDictionary[JwtProvider, FairSlots[str]] = WeakKeyDictionary()
 
     def listed(self, tenant: TenantId) -> Sequence[Object]:
         """The providers by which one can sign in to the tenant, for the sign-in page."""
@@ -126,8 +130,8 @@ class OidcSignIn:
         location = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
         return BegunSignIn(location, self._sealed.seal(msgspec.json.encode(sign_in)))
 
-    async def finish(self, path: str, query: Mapping[str, str], cookie: str) -> FinishedSignIn:
-        """Raises ApiError."""
+    async def finish(self, path: str, query: Mapping[str, str], cookie: str, address: str) -> FinishedSignIn:
+        """`address` is the client's. Raises ApiError."""
         content = self._sealed.open(cookie) if cookie else None
         sign_in = msgspec.json.decode(content, type=_SignIn) if content is not None else None
         if sign_in is None or self._clock() >= sign_in.expires:
@@ -143,12 +147,6 @@ class OidcSignIn:
         if not code or len(code) > CODE_LENGTH_MAX:
             reason = query.get("error_description") or query.get("error") or "it sent no code"
             raise Unauthorized(f"Unauthorized: the provider refused: {reason[:256]}")
-        token = await self._exchange(sign_in, provider, client, code)
-        return await self._accept(sign_in, provider, token)
-
-    async def _exchange(
-        self, sign_in: _SignIn, provider: JwtProvider, client: ConsoleClient, code: str
-    ) -> str:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -156,25 +154,30 @@ class OidcSignIn:
             "client_id": client.client_id,
             "code_verifier": sign_in.verifier,
         }
-        if self._exchanges[sign_in.tenant] >= EXCHANGES_MAX:
-            raise TooManyRequests.after(1, "too many users sign in at the same time; try again")
-        self._exchanges[sign_in.tenant] += 1
+        token = await self._exchange(provider, form, address)
+        return await self._accept(sign_in, provider, token, address)
+
+    async def _exchange(self, provider: JwtProvider, form: Mapping[str, str], address: str) -> str:
+        slots = self._exchanges.get(provider)
+        if slots is None:
+            slots = self._exchanges[provider] = FairSlots(EXCHANGES_MAX, waiting_max=WAITING_MAX)
         try:
-            endpoint = (await provider.document()).token_endpoint
-            answer = await self._client.post_form(
-                provider.tenant, provider.authenticator.issuer, endpoint, urlencode(form).encode()
-            )
+            async with slots.slot(address):
+                endpoint = (await provider.document()).token_endpoint
+                answer = await self._client.post_form(
+                    provider.tenant, provider.authenticator.issuer, endpoint, urlencode(form).encode()
+                )
+        except TooManyWaiting as error:
+            raise TooManyRequests.after(1, "too many users sign in at the same time; try again") from error
         except IssuerError as error:
             raise _unavailable(error) from error
-        finally:
-            self._exchanges[sign_in.tenant] -= 1
-            if not self._exchanges[sign_in.tenant]:
-                del self._exchanges[sign_in.tenant]
         return _id_token(answer)
 
-    async def _accept(self, sign_in: _SignIn, provider: JwtProvider, token: str) -> FinishedSignIn:
+    async def _accept(
+        self, sign_in: _SignIn, provider: JwtProvider, token: str, address: str
+    ) -> FinishedSignIn:
         try:
-            verified = await provider.verify(token)
+            verified = await provider.verify(token, address)
         except TokenRefused as error:
             raise Unauthorized(f"Unauthorized: the provider's token is not accepted: {error}") from error
         except IssuerError as error:

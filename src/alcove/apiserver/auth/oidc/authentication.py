@@ -55,3 +55,4 @@ class OidcAuthentication:
         if self._file is not None:
             self._file.close()
         self.tenants.close()
+        self._parts.signatures.shutdown(wait=False, cancel_futures=True)

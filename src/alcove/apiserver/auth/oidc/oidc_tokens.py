@@ -20,7 +20,7 @@ ProvidersOf = Callable[[TenantId, str], Sequence[JwtProvider]]
 
 
 class TokenNotVerified(Unauthorized):
-    """It may be valid, and has to be verified first: `await OidcTokens.verify(token, tenants)`."""
+    """It may be valid, and has to be verified first: `await OidcTokens.verify(token, tenants, client)`."""
 
     def __init__(self, token: str, tenants: Sequence[TenantId]) -> None:
         super().__init__("Unauthorized: the token could not be verified; try again")
@@ -55,14 +55,14 @@ class OidcTokens:
             return verified
         raise _unauthorized(refusal)
 
-    async def verify(self, token: str, tenants: Sequence[TenantId]) -> None:
-        """Has the token verified, so that `find` knows of it. Raises Unauthorized, ServiceUnavailable,
+    async def verify(self, token: str, tenants: Sequence[TenantId], client: str) -> None:
+        """Has the token of a client verified, so that `find` knows of it. Raises Unauthorized, ServiceUnavailable,
         TooManyRequests."""
         refusal: TokenRefused | None = None
         failure: IssuerError | None = None
         for provider in self._candidates(token, tenants):
             try:
-                await provider.verify(token)
+                await provider.verify(token, client)
                 return
             except TokenRefused as error:
                 refusal = error

@@ -1,5 +1,8 @@
 """A JWT authenticator in use: its issuer's keys, its compiled rules, and the tokens that it has verified or refused.
 
+Anybody may send tokens that name a tenant's issuer. Until the issuer's signature is verified, which is done in a thread that counts as no
+tenant's, they are their sender's: clients have turns by their addresses. What its issuer has signed is the tenant's, and so is the time of its rules.
+
 A changed configuration makes a new provider, so that nothing that was decided by the old one outlives it.
 """
 
@@ -10,10 +13,11 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.api import meta
 from alcove.api.errors import TooManyRequests
@@ -26,6 +30,7 @@ from alcove.apiserver.auth.oidc.jwk_sets import VerificationKey
 from alcove.apiserver.auth.oidc.signatures import TokenHeader, TokenRefused
 from alcove.apiserver.computing import ComputeThreads
 from alcove.apiserver.identity import Identity
+from alcove.component.fair_slots import FairSlots, TooManyWaiting
 
 VERIFIED_BYTES_MAX = 512 << 10
 """Memory for verified tokens of one provider, each of which counts as ENTRY_BYTES and its names; the oldest is verified
@@ -34,9 +39,10 @@ ENTRY_BYTES = 1_024
 VERIFIED_SECONDS = 300.0
 """A token is verified again after this time: its issuer may have withdrawn the key."""
 VERIFYING_MAX = 4
-"""Tokens of one provider that are verified at a time; others wait."""
-WAITING_MAX = 64
-"""Tokens of one provider that wait to be verified; further ones get 429."""
+"""Tokens of one provider whose signatures are verified at a time, and as many whose claims are; others wait, in turns between
+the addresses of clients."""
+WAITING_MAX = 256
+"""Tokens of one provider that wait for either; one more of the address with most gets 429."""
 REFUSED_MAX = 256
 REFUSED_SECONDS = 10.0
 
@@ -56,6 +62,11 @@ class VerifiedToken(Struct, frozen=True):
         return ENTRY_BYTES + len(identity.user) + sum(map(len, identity.groups)) + extra
 
 
+class _SignedClaims(Struct, frozen=True):
+    claims: dict[str, Any]
+    expires: float
+
+
 class ProviderParts(Struct, frozen=True):
     """What all providers of a server share."""
 
@@ -65,6 +76,8 @@ class ProviderParts(Struct, frozen=True):
     """Epoch seconds."""
     counts: FetchCounts
     monotonic: Callable[[], float] = time.monotonic
+    signatures: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "oidc-signatures"))
+    """Verifies signatures: one at a time, of all tenants."""
 
 
 class JwtProvider:
@@ -80,8 +93,8 @@ class JwtProvider:
         self._verified: OrderedDict[bytes, VerifiedToken] = OrderedDict()
         self._verified_bytes = 0
         self._refused: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
-        self._turns = asyncio.Semaphore(VERIFYING_MAX)
-        self._waiting = 0
+        self._signatures: FairSlots[str] = FairSlots(VERIFYING_MAX, waiting_max=WAITING_MAX)
+        self._rules: FairSlots[str] = FairSlots(VERIFYING_MAX, waiting_max=WAITING_MAX)
 
     def close(self) -> None:
         self._keys.close()
@@ -103,13 +116,26 @@ class JwtProvider:
             raise TokenRefused(message)
         return None
 
-    async def verify(self, token: str) -> VerifiedToken:
-        """Raises TokenRefused, IssuerError, TooManyRequests."""
+    async def verify(self, token: str, client: str) -> VerifiedToken:
+        """`client`: whoever has sent it, by address. Raises TokenRefused, IssuerError, TooManyRequests."""
         digest = digest_of(token)
         try:
             header = signatures.header(token)
             key = await self._keys.find(header.key_id, header.algorithm)
-            verified = await self._in_turn(partial(self._compute, token, header, key))
+            async with self._signatures.slot(client):
+                if (known := self.find(digest)) is not None:
+                    return known  # By another request, meanwhile.
+                loop = asyncio.get_running_loop()
+                signed = await loop.run_in_executor(
+                    self._parts.signatures, self._signed_claims, token, header, key
+                )
+            async with self._rules.slot(client):
+                verified: VerifiedToken = await self._parts.threads.run(
+                    self.tenant, partial(self._verified_token, signed)
+                )
+        except TooManyWaiting as error:
+            message = f'too many tokens for tenant "{self.tenant}" are being verified'
+            raise TooManyRequests.after(1, message) from error
         except UnknownKey as error:
             raise self._refuse(digest, "it was signed with a key that its issuer does not have") from error
         except TokenRefused as error:
@@ -117,30 +143,20 @@ class JwtProvider:
         self._keep(digest, verified)
         return verified
 
-    async def _in_turn(self, compute: Callable[[], VerifiedToken]) -> VerifiedToken:
-        """Anybody may send tokens: they take a small part of the tenant's computations."""
-        if self._waiting >= WAITING_MAX:
-            raise TooManyRequests.after(1, f'too many tokens for tenant "{self.tenant}" are being verified')
-        self._waiting += 1
-        try:
-            async with self._turns:
-                verified: VerifiedToken = await self._parts.threads.run(self.tenant, compute)
-        finally:
-            self._waiting -= 1
-        return verified
-
-    def _compute(self, token: str, header: TokenHeader, key: VerificationKey) -> VerifiedToken:
-        """In a thread: signatures and expressions take long."""
+    def _signed_claims(self, token: str, header: TokenHeader, key: VerificationKey) -> _SignedClaims:
         claims = signatures.verified_claims(token, header.algorithm, key)
-        now = self._parts.clock()
-        expires = signatures.check_claims(claims, self.authenticator.issuer, now)
+        return _SignedClaims(
+            claims, signatures.check_claims(claims, self.authenticator.issuer, self._parts.clock())
+        )
+
+    def _verified_token(self, signed: _SignedClaims) -> VerifiedToken:
+        """In a thread: expressions take long."""
         if self._identify is None:
             self._identify = self._compile()
-        identity = self._identify(claims)
-        nonce = claims.get("nonce")
-        return VerifiedToken(
-            identity, nonce if isinstance(nonce, str) else "", expires, now + VERIFIED_SECONDS
-        )
+        identity = self._identify(signed.claims)
+        nonce = signed.claims.get("nonce")
+        until = self._parts.clock() + VERIFIED_SECONDS
+        return VerifiedToken(identity, nonce if isinstance(nonce, str) else "", signed.expires, until)
 
     def _compile(self) -> Callable[[dict[str, Any]], Identity]:
         # Imported on demand: CEL is used by few.

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import hmac
 import threading
 import time
@@ -20,7 +21,7 @@ from alcove.api import destinations
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.jwt_authenticators import JwtAuthenticator
-from alcove.apiserver.auth.oidc import issuer_client, issuer_keys, jwk_sets, providers
+from alcove.apiserver.auth.oidc import issuer_client, issuer_keys, jwk_sets, providers, signatures
 from alcove.apiserver.auth.oidc.issuer_client import IssuerClient, IssuerError
 from alcove.apiserver.auth.oidc.issuer_keys import FetchCounts
 from alcove.apiserver.auth.oidc.providers import JwtProvider, ProviderParts, digest_of
@@ -31,6 +32,7 @@ from alcove.testing.oidc_issuer import DISCOVERY, KEYS, OidcIssuer
 from alcove.testing.webhook_calls import webhook_dialer
 
 ACME = TenantId("acme")
+CLIENT = "10.0.0.1"
 LOOPBACK = destinations.networks(["127.0.0.0/8"])
 
 
@@ -72,14 +74,14 @@ async def world(issuer: OidcIssuer) -> AsyncIterator[World]:
 
 async def refusal(provider: JwtProvider, token: str) -> str:
     with pytest.raises(TokenRefused) as error:
-        await provider.verify(token)
+        await provider.verify(token, CLIENT)
     return str(error.value)
 
 
 async def test_a_token_is_its_user_and_is_verified_once(world: World, issuer: OidcIssuer) -> None:
     provider, token = world.provider(), issuer.token("cluster", sub="ann", nonce="n")
     assert provider.find(digest_of(token)) is None
-    verified = await provider.verify(token)
+    verified = await provider.verify(token, CLIENT)
     assert (verified.identity.tenant, verified.identity.user, verified.nonce) == (ACME, "ann", "n")
     assert provider.find(digest_of(token)) == verified
     assert issuer.requests == {DISCOVERY: 1, KEYS: 1}
@@ -114,11 +116,11 @@ async def test_claims_that_are_refused(world: World, claims: dict[str, Any], mes
     present = {name: value for name, value in payload.items() if value is not None}
     token = jwt.PyJWS().encode(orjson.dumps(present), world.issuer.key, "ES256", headers={"kid": "first"})
     with pytest.raises(TokenRefused, match=message):
-        await world.provider().verify(token)
+        await world.provider().verify(token, CLIENT)
 
 
 async def test_an_audience_of_several_is_enough(world: World, issuer: OidcIssuer) -> None:
-    assert await world.provider().verify(issuer.token("", aud=["x", "cluster"]))
+    assert await world.provider().verify(issuer.token("", aud=["x", "cluster"]), CLIENT)
 
 
 def part(fields: dict[str, Any]) -> str:
@@ -154,7 +156,7 @@ async def test_forged_tokens_are_refused(world: World, issuer: OidcIssuer) -> No
     }
     for what, token in forged.items():
         assert await refusal(provider, token), what
-    assert await provider.verify(good)
+    assert await provider.verify(good, CLIENT)
 
 
 async def test_keys_of_an_issuer_are_read_beside_the_event_loop(
@@ -169,7 +171,7 @@ async def test_keys_of_an_issuer_are_read_beside_the_event_loop(
         return parse(data)
 
     monkeypatch.setattr(jwk_sets, "parse", watched)
-    assert await world.provider().verify(issuer.token("cluster"))
+    assert await world.provider().verify(issuer.token("cluster"), CLIENT)
     assert len(threads) == 1 and threads != [threading.current_thread().name]
 
 
@@ -179,12 +181,12 @@ async def test_rsa_tokens_are_verified_with_the_keys_own_algorithms(world: World
     claims = {"iss": issuer.url, "aud": "cluster", "sub": "a", "exp": int(time.time()) + 60}
     provider = world.provider()
     for algorithm in ("RS256", "PS384"):
-        assert await provider.verify(jwt.encode(claims, key, algorithm, headers={"kid": "r"}))
+        assert await provider.verify(jwt.encode(claims, key, algorithm, headers={"kid": "r"}), CLIENT)
 
 
 async def test_unknown_key_ids_do_not_each_ask_the_issuer(world: World, issuer: OidcIssuer) -> None:
     provider = world.provider()
-    await provider.verify(issuer.token("cluster"))
+    await provider.verify(issuer.token("cluster"), CLIENT)
     for number in range(20):
         issuer.key_id = f"unknown-{number}"
         assert "key that its issuer does not have" in await refusal(provider, issuer.token("cluster"))
@@ -193,10 +195,10 @@ async def test_unknown_key_ids_do_not_each_ask_the_issuer(world: World, issuer: 
 
 async def test_a_rotated_key_is_found_after_a_moment(world: World, issuer: OidcIssuer) -> None:
     provider, old = world.provider(), issuer.token("cluster", sub="old")
-    await provider.verify(old)
+    await provider.verify(old, CLIENT)
     issuer.rotate("second")
     world.ahead = issuer_keys.AGAIN_SECONDS
-    assert (await provider.verify(issuer.token("cluster", sub="new"))).identity.user == "new"
+    assert (await provider.verify(issuer.token("cluster", sub="new"), CLIENT)).identity.user == "new"
     world.ahead = providers.VERIFIED_SECONDS + issuer_keys.AGAIN_SECONDS
     assert "does not have" in await refusal(provider, old), "its key was withdrawn"
 
@@ -204,7 +206,7 @@ async def test_a_rotated_key_is_found_after_a_moment(world: World, issuer: OidcI
 async def test_many_tokens_at_once_share_one_fetch(world: World, issuer: OidcIssuer) -> None:
     provider = world.provider()
     tokens = [issuer.token("cluster", sub=f"user-{number}") for number in range(10)]
-    found = await asyncio.gather(*map(provider.verify, tokens))
+    found = await asyncio.gather(*(provider.verify(each, CLIENT) for each in tokens))
     assert len({each.identity.user for each in found}) == 10
     assert issuer.requests == {DISCOVERY: 1, KEYS: 1}
 
@@ -214,23 +216,23 @@ async def test_an_issuer_that_fails_is_asked_again_after_a_while(world: World, i
     issuer.answers[KEYS] = 500
     for _ in range(5):
         with pytest.raises(IssuerError, match="status 500"):
-            await provider.verify(token)
+            await provider.verify(token, CLIENT)
     assert issuer.requests[KEYS] == 1 and world.counts.failed == 1
     del issuer.answers[KEYS]
     world.ahead = issuer_keys.BACKOFF_SECONDS_MIN
-    assert await provider.verify(token)
+    assert await provider.verify(token, CLIENT)
 
 
 async def test_an_issuer_that_is_gone_does_not_end_its_users_work(world: World, issuer: OidcIssuer) -> None:
     provider = world.provider()
-    await provider.verify(issuer.token("cluster"))
+    await provider.verify(issuer.token("cluster"), CLIENT)
     issuer.answers |= {DISCOVERY: 500, KEYS: 500}
     world.ahead = issuer_keys.CURRENT_SECONDS + 1
-    assert await provider.verify(issuer.token("cluster", sub="b", exp=int(time.time()) + 200_000))
+    assert await provider.verify(issuer.token("cluster", sub="b", exp=int(time.time()) + 200_000), CLIENT)
     world.ahead = issuer_keys.KEPT_SECONDS + 1
     late = issuer.token("cluster", sub="c", exp=int(time.time()) + 200_000)
     with pytest.raises(IssuerError):
-        await provider.verify(late)
+        await provider.verify(late, CLIENT)
 
 
 @pytest.mark.parametrize(
@@ -251,22 +253,22 @@ async def test_a_hostile_issuers_documents_are_refused(
 ) -> None:
     issuer.answers[path] = answer
     with pytest.raises(IssuerError):
-        await world.provider().verify(issuer.token("cluster"))
+        await world.provider().verify(issuer.token("cluster"), CLIENT)
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1/keys", "file:///etc/passwd", "", "https://"])
 async def test_keys_are_fetched_by_https_only(world: World, issuer: OidcIssuer, uri: str) -> None:
     issuer.answers[DISCOVERY] = orjson.dumps({"issuer": issuer.url, "jwks_uri": uri})
     with pytest.raises(IssuerError, match="not an https URL"):
-        await world.provider().verify(issuer.token("cluster"))
+        await world.provider().verify(issuer.token("cluster"), CLIENT)
 
 
 async def test_a_tenants_issuer_is_not_dialled_inside_the_cluster(issuer: OidcIssuer) -> None:
     inside = World(issuer)
     with pytest.raises(IssuerError, match="not allowed there"):
-        await inside.provider().verify(issuer.token("cluster"))
+        await inside.provider().verify(issuer.token("cluster"), CLIENT)
     assert not issuer.requests
-    assert await inside.provider(SYSTEM).verify(issuer.token("cluster")), "ring0's may be anywhere"
+    assert await inside.provider(SYSTEM).verify(issuer.token("cluster"), CLIENT), "ring0's may be anywhere"
     inside.client.close()
 
 
@@ -276,7 +278,7 @@ async def test_a_discovery_document_does_not_lead_inside_the_cluster(issuer: Oid
         {"issuer": issuer.url, "jwks_uri": "https://169.254.169.254/latest/meta-data"}
     )
     with pytest.raises(IssuerError, match="not allowed there"):
-        await outside.provider().verify(issuer.token("cluster"))
+        await outside.provider().verify(issuer.token("cluster"), CLIENT)
     outside.client.close()
 
 
@@ -284,7 +286,7 @@ async def test_the_issuers_certificate_is_verified(world: World, issuer: OidcIss
     with OidcIssuer() as other:
         wrong = {**issuer.configured("cluster"), "certificateAuthority": other.authority}
         with pytest.raises(IssuerError, match="unknown authority"):
-            await world.provider(issuer=wrong).verify(issuer.token("cluster"))
+            await world.provider(issuer=wrong).verify(issuer.token("cluster"), CLIENT)
 
 
 async def test_what_is_remembered_is_bounded(
@@ -295,7 +297,7 @@ async def test_what_is_remembered_is_bounded(
     provider = world.provider()
     tokens = [issuer.token("cluster", sub=f"user-{number}") for number in range(4)]
     for token in tokens:
-        await provider.verify(token)
+        await provider.verify(token, CLIENT)
     assert [provider.find(digest_of(token)) is None for token in tokens] == [True, True, False, False]
     bad = [f"{token}x" for token in tokens]
     for token in bad:
@@ -308,9 +310,67 @@ async def test_what_is_remembered_is_bounded(
 async def test_a_flood_of_tokens_is_refused(
     world: World, issuer: OidcIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    provider = world.provider()
-    await provider.verify(issuer.token("cluster"))
     monkeypatch.setattr(providers, "WAITING_MAX", 2)
+    provider = world.provider()
+    await provider.verify(issuer.token("cluster"), CLIENT)
     tokens = [issuer.token("cluster", sub=f"user-{number}") for number in range(6)]
-    found = await asyncio.gather(*map(provider.verify, tokens), return_exceptions=True)
-    assert sum(isinstance(each, TooManyRequests) for each in found) == 4
+    verifying = (provider.verify(each, CLIENT) for each in tokens)
+    found = await asyncio.gather(*verifying, return_exceptions=True)
+    assert sum(isinstance(each, TooManyRequests) for each in found) == 2, "two are verified, two wait"
+
+
+async def test_strangers_who_send_many_tokens_do_not_make_a_tenants_own_users_wait(
+    world: World, issuer: OidcIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(providers, "WAITING_MAX", 50)
+    provider, user = world.provider(), issuer.token("cluster", sub="ann")
+    await provider.verify(issuer.token("cluster", sub="first"), CLIENT)
+    refused: list[str] = []
+
+    async def flood(client: str, token: str) -> None:
+        with contextlib.suppress(TokenRefused, TooManyRequests):
+            await provider.verify(token, client)
+        refused.append(client)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(200):
+            forged = f"{issuer.token('cluster', sub=f'u{number}')[:-6]}AAAAAA"
+            tasks.create_task(flood(f"192.0.2.{number % 4}", forged))
+        await asyncio.sleep(0)
+        assert (await provider.verify(user, CLIENT)).identity.user == "ann"
+        # Those that were refused at once for want of room, and a turn of each of the others.
+        assert len(refused) <= 150 + 10
+
+
+async def test_tokens_that_the_issuer_has_not_signed_take_none_of_the_tenants_time(
+    issuer: OidcIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[TenantId] = []
+    world = World(issuer, *LOOPBACK)
+    threads = ComputeThreads(charge=lambda tenant, _seconds: charged.append(tenant))
+    monkeypatch.setattr(world, "parts", msgspec.structs.replace(world.parts, threads=threads))
+    provider = world.provider()
+    for number in range(5):
+        assert await refusal(provider, f"{issuer.token('cluster', sub=f'u{number}')[:-6]}AAAAAA")
+        assert await refusal(provider, issuer.token("other", sub=f"u{number}"))
+    assert charged == []
+    assert await provider.verify(issuer.token("cluster"), CLIENT)
+    assert charged == [ACME]
+    world.client.close()
+
+
+async def test_a_token_that_several_requests_have_is_verified_a_few_times(
+    world: World, issuer: OidcIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, token = world.provider(), issuer.token("cluster")
+    verified: list[str] = []
+    verify = signatures.verified_claims
+
+    def counted(token: str, algorithm: str, key: jwk_sets.VerificationKey) -> dict[str, Any]:
+        verified.append(token)
+        return verify(token, algorithm, key)
+
+    monkeypatch.setattr(signatures, "verified_claims", counted)
+    found = await asyncio.gather(*(provider.verify(token, CLIENT) for _ in range(50)))
+    assert {each.identity.user for each in found} == {"ann"}
+    assert len(verified) <= 2 * providers.VERIFYING_MAX
