@@ -6,6 +6,7 @@ from typing import Any
 
 from alcove.api.objects import Object, get, labels, name, namespace
 from alcove.dns.model import Address, DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, ObjectId
+from alcove.dns.records import ADDRESSES_MAX
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 _NO_ADDRESS = ("", "None")
@@ -39,8 +40,14 @@ def slice_of(obj: Object) -> EndpointSlice | None:
     service = labels(obj).get(SERVICE_LABEL, "")
     if not service or obj.get("addressType") not in ("IPv4", "IPv6"):
         return None
-    endpoints = tuple(_endpoint(each) for each in obj.get("endpoints") or ())
-    return EndpointSlice(id_of(obj), service, _ports(obj.get("ports") or ()), endpoints)
+    endpoints: list[DnsEndpoint] = []
+    room = ADDRESSES_MAX
+    for each in obj.get("endpoints") or ():
+        endpoints.append(_endpoint(each, room))
+        room -= len(endpoints[-1].addresses)
+        if room <= 0:
+            break
+    return EndpointSlice(id_of(obj), service, _ports(obj.get("ports") or ()), tuple(endpoints))
 
 
 def pod_of(obj: Object) -> DnsPod | None:
@@ -52,9 +59,10 @@ def pod_of(obj: Object) -> DnsPod | None:
     return DnsPod(id_of(obj), addresses) if addresses else None
 
 
-def _endpoint(raw: Object) -> DnsEndpoint:
+def _endpoint(raw: Object, addresses_max: int) -> DnsEndpoint:
     ready = get(raw, "conditions", "ready")
-    return DnsEndpoint(_addresses(raw.get("addresses") or ()), raw.get("hostname") or "", ready is not False)
+    addresses = _addresses((raw.get("addresses") or ())[:addresses_max])
+    return DnsEndpoint(addresses, raw.get("hostname") or "", ready is not False)
 
 
 def _ports(raw: Iterable[Object]) -> tuple[DnsPort, ...]:

@@ -10,6 +10,7 @@ H.S.N.svc.D               A/AAAA   an endpoint of a headless service, by hostnam
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import islice
 from struct import pack
 
 from msgspec import Struct
@@ -18,6 +19,11 @@ from alcove.dns.model import Address, DnsEndpoint, DnsPod, DnsPort, DnsService, 
 from alcove.dns.names import BadName, Name, dashed, name_of, reverse_name, under
 
 SRV_WEIGHT_TOTAL = 100
+ADDRESSES_MAX = 4_096
+"""Addresses of a headless service that have names: as many as fit into an answer. Others are not published."""
+SRV_TARGETS_MAX = 8_192
+"""Pairs of an endpoint and a port of a service that have SRV records. Two small objects may have billions of them; an answer has room for two
+thousand."""
 
 
 class RecordType(IntEnum):
@@ -62,7 +68,7 @@ def service_records(
         return frozenset()
     if service.headless:
         return frozenset(_headless_records(name, service, slices))
-    targets = [_Target(port, name) for port in service.ports]
+    targets = [_Target(port, name) for port in service.ports[:SRV_TARGETS_MAX]]
     addresses = (_address(name, address) for address in service.addresses)
     pointers = (DnsRecord(reverse_name(address), RecordType.PTR, name) for address in service.addresses)
     return frozenset([*addresses, *pointers, *_srv_records(name, targets)])
@@ -84,16 +90,22 @@ def _headless_records(
     name: Name, service: DnsService, slices: Iterable[EndpointSlice]
 ) -> Iterator[DnsRecord]:
     targets: list[_Target] = []
+    for endpoint_slice, endpoint, address in islice(_published(service, slices), ADDRESSES_MAX):
+        endpoint_name = _endpoint_name(name, endpoint, address)
+        yield from (_address(name, address), _address(endpoint_name, address))
+        yield DnsRecord(reverse_name(address), RecordType.PTR, endpoint_name)
+        room = SRV_TARGETS_MAX - len(targets)
+        targets += (_Target(port, endpoint_name) for port in endpoint_slice.ports[:room])
+    yield from _srv_records(name, targets)
+
+
+def _published(
+    service: DnsService, slices: Iterable[EndpointSlice]
+) -> Iterator[tuple[EndpointSlice, DnsEndpoint, Address]]:
     for endpoint_slice in slices:
         for endpoint in endpoint_slice.endpoints:
-            if not (endpoint.ready or service.publish_not_ready):
-                continue
-            for address in endpoint.addresses:
-                endpoint_name = _endpoint_name(name, endpoint, address)
-                yield from (_address(name, address), _address(endpoint_name, address))
-                yield DnsRecord(reverse_name(address), RecordType.PTR, endpoint_name)
-                targets += (_Target(port, endpoint_name) for port in endpoint_slice.ports)
-    yield from _srv_records(name, targets)
+            if endpoint.ready or service.publish_not_ready:
+                yield from ((endpoint_slice, endpoint, address) for address in endpoint.addresses)
 
 
 def _endpoint_name(name: Name, endpoint: DnsEndpoint, address: Address) -> Name:

@@ -1,5 +1,6 @@
 """Records of services and pods, by tables."""
 
+from collections import Counter
 from ipaddress import ip_address
 from struct import pack
 
@@ -7,7 +8,14 @@ import pytest
 
 from alcove.dns.model import DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, ObjectId
 from alcove.dns.names import name_of
-from alcove.dns.records import DnsRecord, RecordType, pod_records, service_records
+from alcove.dns.records import (
+    ADDRESSES_MAX,
+    SRV_TARGETS_MAX,
+    DnsRecord,
+    RecordType,
+    pod_records,
+    service_records,
+)
 
 DOMAIN = name_of("cluster.local")
 WEB = ObjectId("default", "web")
@@ -117,6 +125,18 @@ def test_the_same_endpoint_in_two_slices_counts_once() -> None:
     assert DnsRecord(name_of("web.default.svc.cluster.local"), RecordType.A, bytes([10, 0, 0, 1])) in records
     [weight] = {record.data[2:4] for record in records if record.type == RecordType.SRV}
     assert weight == pack(">H", 100)
+
+
+def test_a_headless_service_has_no_more_names_than_fit_into_answers() -> None:
+    """Ports times endpoints: two small objects may have millions of them."""
+    endpoints = [endpoint(f"10.{number >> 8}.{number & 255}.1") for number in range(5_000)]
+    ports = tuple(DnsPort(f"p{number}", "TCP", 1 + number) for number in range(5_000))
+    records = service_records(DOMAIN, WEB, DnsService(WEB), [part(*endpoints, ports=ports)])
+    counts = Counter(record.type for record in records)
+    assert counts[RecordType.PTR] == ADDRESSES_MAX and counts[RecordType.A] == 2 * ADDRESSES_MAX
+    assert counts[RecordType.SRV] == 2 * SRV_TARGETS_MAX
+    many = DnsService(WEB, (ip_address("10.96.0.9"),), 2 * ports)
+    assert len(service_records(DOMAIN, WEB, many, [])) <= 2 + 2 * SRV_TARGETS_MAX
 
 
 def test_a_port_whose_name_leaves_no_room_for_the_underscore_has_no_name() -> None:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from alcove.agent.ingress.health_checks import HealthCheck
 from alcove.agent.network.ring0_objects import NetworkBacking
+from alcove.agent.network.service_targets import ServiceTargets, endpoints_by_port, port_key
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.services import types
@@ -34,6 +35,7 @@ DNS_PORT = 53
 AFFINITY_SECONDS = 10800
 ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
 SAME_NODE = "PreferSameNode"
+_NO_TARGETS = ServiceTargets(())
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
@@ -79,69 +81,82 @@ class ServedServices(Struct, frozen=True):
     prefixes: tuple[Prefix, ...] = ()
     """Service addresses outside the network's ranges."""
     health_check: HealthCheck | None = None
+
+
+class ServiceDemand(Struct, frozen=True):
+    """What a service needs in the kernel's maps, counted without computing it: ports times endpoints of two small objects may be
+    more than anybody can have."""
+
+    amounts: tuple[int, int]
+    """Entries of services and backends, at most; and of node ports and external addresses with the ranges of their clients. A port for
+    health checks counts as one of these."""
     is_local: bool = False
     """Whether it depends on the network's addresses on this node."""
     age: str = ""
     """Sorts by creation; first those that the network itself has."""
 
-    @property
-    def amounts(self) -> tuple[int, int]:
-        """Entries in the kernel's maps: of services and backends, and of node ports and external addresses with
-        the ranges of their clients. A port for health checks counts as one of these."""
-        node_ports = sum(1 + len(each.clients or ()) for each in self.node_ports)
-        node_ports += 1 if self.health_check is not None else 0
-        return sum(1 + len(each.backends) for each in self.services), node_ports
 
-
-class _Target(Struct, frozen=True):
-    backend: ServiceBackend
-    is_ready: bool
-    is_serving: bool
+def demand(
+    perspective: NodePerspective, service: Object, slices: Iterable[Object], grant: ServiceGrant
+) -> ServiceDemand:
+    """As `served`, which is not called for a service whose tenant has no room for this."""
+    facts = _ServiceFacts(perspective, service, grant)
+    tallies = endpoints_by_port(slices)
+    entries = doors = 0
+    spec = service["spec"]
+    has_doors = bool(facts.external) or types.has_node_ports(spec)
+    for port in facts.ports:
+        backends = tallies.get(port_key(port), {})
+        addresses: Iterable[Address] = facts.addresses
+        if has_doors:
+            service_port = _ServicePort(facts, port, _NO_TARGETS)
+            addresses = service_port.addresses()
+            doors += sum(1 + len(each.clients or ()) for each in service_port.node_ports())
+        for address in addresses:
+            entries += 1 + (1 if facts.is_wellknown else backends.get(address.version, 0))
+    doors += 1 if _has_health_check(spec, grant) else 0
+    age = "" if facts.is_wellknown else service["metadata"].get("creationTimestamp") or ""
+    return ServiceDemand((entries, doors), is_local(spec), age)
 
 
 def served(
     perspective: NodePerspective, service: Object, slices: Iterable[Object], grant: ServiceGrant
 ) -> ServedServices:
     """`service` must be in the network; `slices` are its EndpointSlices."""
-    addresses = cluster_addresses(service, perspective.service_ranges)
-    endpoint_slices = list(slices)
+    facts = _ServiceFacts(perspective, service, grant)
+    targets = ServiceTargets(slices)
     services: list[DataplaneService] = []
     node_ports: list[NodePort] = []
-    for port in (service["spec"].get("ports") or ()) if addresses else ():
-        service_port = _ServicePort(perspective, service, port, _targets(endpoint_slices, port))
-        services += service_port.virtual(addresses)
-        services += service_port.at_any_node(addresses, grant)
-        services += service_port.local_services(grant)
-        node_ports += service_port.node_ports(addresses, grant)
+    for port in facts.ports:
+        service_port = _ServicePort(facts, port, targets)
+        services += service_port.services()
+        node_ports += service_port.node_ports()
     extra = dict.fromkeys(
         host_prefix(node_port.service_address) for node_port in node_ports if node_port.keep_client
     )
-    age = "" if wellknown.is_wellknown(service) else service["metadata"].get("creationTimestamp") or ""
     return ServedServices(
         tuple(services),
         tuple(node_ports),
         tuple(extra),
-        _health_check(perspective, service, endpoint_slices, grant),
-        is_local(service["spec"]),
-        age,
+        _health_check(perspective, service, targets, grant),
     )
 
 
+def _has_health_check(spec: Object, grant: ServiceGrant) -> bool:
+    return types.has_health_port(spec) and (spec.get("healthCheckNodePort") or 0, "TCP") in grant.node_ports
+
+
 def _health_check(
-    perspective: NodePerspective, service: Object, slices: list[Object], grant: ServiceGrant
+    perspective: NodePerspective, service: Object, targets: ServiceTargets, grant: ServiceGrant
 ) -> HealthCheck | None:
     """The service's health check, if ring0 has granted it the port."""
     spec, metadata = service["spec"], service["metadata"]
-    number: int = spec.get("healthCheckNodePort") or 0
-    if not types.has_health_port(spec) or (number, "TCP") not in grant.node_ports:
+    if not _has_health_check(spec, grant):
         return None
-    ready = {
-        target.backend.address
-        for port in spec.get("ports") or ()
-        for target in _targets(slices, port)
-        if target.is_ready and target.backend.address in perspective.local_addresses
-    }
+    keys = {port_key(port) for port in spec.get("ports") or ()}
+    ready = targets.ready_addresses(keys) & perspective.local_addresses
     tenant = perspective.backing.owner.tenant
+    number: int = spec["healthCheckNodePort"]
     return HealthCheck(number, tenant, metadata["namespace"], metadata["name"], len(ready))
 
 
@@ -160,96 +175,85 @@ def cluster_addresses(service: Object, ranges: Iterable[Prefix]) -> list[Address
     return [address for address in addresses if any(address in each for each in prefixes)]
 
 
-def _targets(slices: Iterable[Object], port: Object) -> list[_Target]:
-    """The endpoints of a service's port, of all its slices."""
-    targets: dict[ServiceBackend, _Target] = {}
-    name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
-    for each in slices:
-        numbers = [
-            slice_port["port"]
-            for slice_port in each.get("ports") or ()
-            if (slice_port.get("name") or "") == name
-            and (slice_port.get("protocol") or "TCP") == protocol
-            and slice_port.get("port")
+class _ServiceFacts:
+    """What all ports of a service have in common, read once: each part may be long."""
+
+    def __init__(self, perspective: NodePerspective, service: Object, grant: ServiceGrant) -> None:
+        self.perspective = perspective
+        self.grant = grant
+        self.spec: Object = service["spec"]
+        self.addresses = cluster_addresses(service, perspective.service_ranges)
+        self.ports: list[Object] = (self.spec.get("ports") or []) if self.addresses else []
+        self.is_wellknown = wellknown.is_wellknown(service)
+        self.is_dns = wellknown.is_dns(service)
+        self.is_local = self.spec.get("externalTrafficPolicy") == "Local"
+        self.balanced = frozenset(balanced := _balanced_ips(service))
+        self.clients = _clients(service) if balanced else None
+        external_ips = [ip_address(text) for text in self.spec.get("externalIPs") or () if text]
+        is_trusted = perspective.backing.owner.tenant == SYSTEM
+        self.external = [
+            address
+            for address in dict.fromkeys((*external_ips, *balanced))
+            if is_trusted or address in grant.outside
         ]
-        for number in numbers if each.get("addressType") in ("IPv4", "IPv6") else ():
-            for endpoint in each.get("endpoints") or ():
-                for target in _read(endpoint, number):
-                    targets[target.backend] = target
-    return list(targets.values())
-
-
-def _read(endpoint: Object, number: int) -> Iterable[_Target]:
-    conditions = endpoint.get("conditions") or {}
-    is_ready = conditions.get("ready") is not False
-    is_serving = conditions.get("serving", is_ready) is not False
-    for text in endpoint.get("addresses") or ():
-        yield _Target(
-            ServiceBackend(ip_address(text), number),
-            is_ready,
-            is_serving and bool(conditions.get("terminating")),
-        )
-
-
-def _chosen(
-    targets: Iterable[_Target], version: int, only: frozenset[Address] | None
-) -> tuple[ServiceBackend, ...]:
-    """The backends to use. `only` restricts them to those addresses; None for all."""
-    candidates = [
-        each
-        for each in targets
-        if each.backend.address.version == version and (only is None or each.backend.address in only)
-    ]
-    ready = [each for each in candidates if each.is_ready]
-    return tuple(sorted(each.backend for each in ready or [each for each in candidates if each.is_serving]))
+        """External and load balancer addresses that ring0 has granted; ring0's services need no grant."""
 
 
 class _ServicePort:
     """One port of a service."""
 
-    def __init__(
-        self, perspective: NodePerspective, service: Object, port: Object, targets: list[_Target]
-    ) -> None:
-        self._perspective = perspective
-        self._service = service
-        self._spec = service["spec"]
-        self._port = port
+    def __init__(self, facts: _ServiceFacts, port: Object, targets: ServiceTargets) -> None:
+        self._facts = facts
+        self._perspective = facts.perspective
+        self._spec = facts.spec
+        self._key = port_key(port)
         self._targets = targets
         self._number: int = port["port"]
         self._protocol = PROTOCOLS[port.get("protocol") or "TCP"]
-        self._is_local = self._spec.get("externalTrafficPolicy") == "Local"
-        self._balanced = _balanced_ips(service)
+        number: int = port.get("nodePort") or 0
+        is_granted = (number, self._protocol.name) in facts.grant.node_ports
+        self._node_port = number if is_granted and types.has_node_ports(self._spec) else 0
+        """The granted node port; 0 if it has none."""
 
-    def virtual(self, addresses: Iterable[Address]) -> Iterable[DataplaneService]:
+    def services(self) -> Iterable[DataplaneService]:
+        addresses = self._facts.addresses
+        yield from self._virtual(addresses)
+        for address in self._any_nodes():
+            yield self._at(address, self._node_port, None)
+        for address, number in self._local_addresses():
+            yield self._at(address, number, self._perspective.local_addresses)
+
+    def addresses(self) -> Iterable[Address]:
+        """Those of `services`, in which there may be one twice."""
+        yield from self._facts.addresses
+        yield from self._any_nodes()
+        for address, _ in self._local_addresses():
+            yield address
+
+    def _virtual(self, addresses: Iterable[Address]) -> Iterable[DataplaneService]:
         is_local = self._spec.get("internalTrafficPolicy") == "Local"
         prefers_local = self._spec.get("trafficDistribution") == SAME_NODE
         local = self._perspective.local_addresses
         for address in addresses:
             version = address.version
-            only = local if is_local or (prefers_local and self._has_ready(local, version)) else None
-            yield self._at(address, self._number, only)
+            prefers = prefers_local and self._targets.has_ready(self._key, version, local)
+            yield self._at(address, self._number, local if is_local or prefers else None)
 
-    def _has_ready(self, addresses: frozenset[Address], version: int) -> bool:
-        return any(
-            each.is_ready and each.backend.address in addresses
-            for each in self._targets
-            if each.backend.address.version == version
-        )
-
-    def at_any_node(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[DataplaneService]:
+    def _any_nodes(self) -> Iterable[Address]:
         """Node ports as the network's pods see them: at any node's address, with all backends."""
-        if number := self._node_port(grant):
-            for address in addresses:
-                yield self._at(ANY_NODE[address.version], number, None)
+        return [ANY_NODE[address.version] for address in self._facts.addresses] if self._node_port else []
 
-    def _node_port(self, grant: ServiceGrant) -> int:
-        """The granted node port; 0 if it has none."""
-        number: int = self._port.get("nodePort") or 0
-        is_granted = (number, self._protocol.name) in grant.node_ports
-        return number if is_granted and types.has_node_ports(self._spec) else 0
+    def _local_addresses(self) -> Iterable[tuple[Address, int]]:
+        """The services at node ports and external addresses with `externalTrafficPolicy: Local`."""
+        if self._facts.is_local:
+            version = self._perspective.backing.prefixes[0].version
+            for address, number in self._external_addresses():
+                if address.version == version:
+                    yield address, number
 
     def _at(self, address: Address, number: int, only: frozenset[Address] | None) -> DataplaneService:
-        backends = self._gateway_server(address.version) or _chosen(self._targets, address.version, only)
+        version = address.version
+        backends = self._gateway_server(version) or self._targets.chosen(self._key, version, only)
         return DataplaneService(
             self._perspective.backing.vni,
             address,
@@ -262,52 +266,38 @@ class _ServicePort:
     def _gateway_server(self, version: int) -> tuple[ServiceBackend, ...]:
         """The backend of the network's DNS and API services: the gateway on each node. Empty for other
         services."""
-        if not wellknown.is_wellknown(self._service):
+        if not self._facts.is_wellknown:
             return ()
         gateway = self._perspective.backing.gateway(version)
-        number = DNS_PORT if wellknown.is_dns(self._service) else wellknown.API_PORT
+        number = DNS_PORT if self._facts.is_dns else wellknown.API_PORT
         return (ServiceBackend(gateway, number),) if gateway is not None else ()
 
-    def local_services(self, grant: ServiceGrant) -> Iterable[DataplaneService]:
-        """The services at node ports and external addresses with `externalTrafficPolicy: Local`."""
-        if self._is_local:
-            for address, number in self._external_addresses(grant):
-                if address.version == self._perspective.backing.prefixes[0].version:
-                    yield self._at(address, number, self._perspective.local_addresses)
-
-    def node_ports(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[NodePort]:
+    def node_ports(self) -> Iterable[NodePort]:
         """Node ports and external addresses on this node, each with the service that it leads to."""
-        cluster = {each.version: each for each in addresses}
-        if not (self._is_local or self._perspective.has_node_address):
+        facts = self._facts
+        cluster = {each.version: each for each in facts.addresses}
+        if not (facts.is_local or self._perspective.has_node_address):
             return
-        for address, number in self._external_addresses(grant):
+        for address, number in self._external_addresses():
             if address.version in cluster:
-                target = (address, number) if self._is_local else (cluster[address.version], self._number)
+                target = (address, number) if facts.is_local else (cluster[address.version], self._number)
                 yield NodePort(
                     self._perspective.backing.vni,
                     address,
                     number,
                     self._protocol,
                     *target,
-                    keep_client=self._is_local,
-                    clients=_clients(self._service) if address in self._balanced else None,
+                    keep_client=facts.is_local,
+                    clients=facts.clients if address in facts.balanced else None,
                 )
 
-    def _external_addresses(self, grant: ServiceGrant) -> Iterable[tuple[Address, int]]:
+    def _external_addresses(self) -> Iterable[tuple[Address, int]]:
         """Addresses and ports at which clients outside the cluster can connect."""
-        if number := self._node_port(grant):
+        if self._node_port:
             for address in self._perspective.nodes:
-                yield address, number
-        for address in self._external_ips(grant.outside):
+                yield address, self._node_port
+        for address in self._facts.external:
             yield address, self._number
-
-    def _external_ips(self, granted: frozenset[Address]) -> Iterable[Address]:
-        """External and load balancer addresses that ring0 has granted; ring0's services need no grant."""
-        external_ips = [ip_address(text) for text in self._spec.get("externalIPs") or () if text]
-        is_trusted = self._perspective.backing.owner.tenant == SYSTEM
-        for address in dict.fromkeys((*external_ips, *self._balanced)):
-            if is_trusted or address in granted:
-                yield address
 
 
 def _balanced_ips(service: Object) -> list[Address]:

@@ -1,12 +1,22 @@
 """Services of the data plane, by tables of a service, its EndpointSlices and its grants."""
 
+import tracemalloc
 from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alcove.agent.network.ring0_objects import NetworkBacking
-from alcove.agent.network.services import NodePerspective, ServiceGrant, affinity_seconds, granted, served
+from alcove.agent.network.services import (
+    NodePerspective,
+    ServiceGrant,
+    affinity_seconds,
+    demand,
+    granted,
+    served,
+)
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.services.types import SOURCE_RANGES_ANNOTATION
 from alcove.api.objects import Object
@@ -193,7 +203,8 @@ def test_source_ranges_bind_the_load_balancers_addresses_but_no_node_port(
     found = served(place(), obj, [BOTH], GRANT)
     expected = tuple(ip_network(each) for each in clients) if clients is not None else None
     assert {each.address: each.clients for each in found.node_ports} == {NODE: None, OUTSIDE: expected}
-    assert found.amounts == (6, 2 + len(clients or ())), "the ranges count in the tenant's share"
+    needed = demand(place(), obj, [BOTH], GRANT)
+    assert needed.amounts == (6, 2 + len(clients or ())), "the ranges count in the tenant's share"
 
 
 def test_external_addresses_must_be_granted_by_ring0() -> None:
@@ -213,7 +224,7 @@ def test_local_traffic_policy_has_local_backends_and_keeps_the_client() -> None:
         DataplaneService(7, NODE, 30080, Protocol.TCP, backends(HERE)),
     )
     assert found.prefixes == (ip_network("192.0.2.1/32"),)
-    assert found.is_local
+    assert demand(place(), obj, [BOTH], GRANT).is_local
 
 
 @pytest.mark.parametrize(
@@ -272,3 +283,54 @@ def test_health_checks_count_ready_endpoints_on_this_node(
     assert (found.local_endpoints if found is not None else None) == endpoints
     if found is not None:
         assert (found.port, found.tenant, found.namespace, found.name) == (30099, "acme", "default", "web")
+
+
+ENDPOINTS = st.tuples(st.integers(1, 40), st.sampled_from((READY, {}, AWAY, ENDING, ENDED)))
+NAMES = st.sampled_from(("", "a", "b"))
+
+
+@given(
+    st.lists(st.tuples(st.lists(ENDPOINTS, max_size=6), st.lists(NAMES, max_size=3)), max_size=4),
+    st.lists(NAMES, max_size=4),
+    st.sampled_from(
+        ({}, {"internalTrafficPolicy": "Local"}, {"type": "NodePort"}, {"externalIPs": [str(OUTSIDE)]})
+    ),
+)
+def test_what_a_service_needs_is_counted_without_computing_it(
+    drawn: list[tuple[list[tuple[int, Object]], list[str]]], names: list[str], spec: Object
+) -> None:
+    slices = [
+        part(
+            *((f"10.0.{index}.{number}", conditions) for number, conditions in dict(endpoints).items()),
+            ports=[{"name": name, "port": 8080} for name in dict.fromkeys(has)],
+        )
+        for index, (endpoints, has) in enumerate(drawn)
+    ]
+    ports = [
+        {"name": name, "port": 80 + number, "nodePort": 30080}
+        for number, name in enumerate(dict.fromkeys(names))
+    ]
+    obj = service(ports=ports, **spec)
+    needed, found = demand(place(), obj, slices, GRANT), served(place(), obj, slices, GRANT)
+    entries = sum(1 + len(each.backends) for each in found.services)
+    assert needed.amounts[1] == len(found.node_ports)
+    if needed.is_local:
+        assert entries <= needed.amounts[0]
+    else:
+        assert entries == needed.amounts[0]
+
+
+def test_ports_times_endpoints_of_a_giant_are_counted_at_once() -> None:
+    """They would take minutes and gigabytes to compute."""
+    ports = [{"name": f"p{number}", "port": 1 + number} for number in range(20_000)]
+    endpoints = [{"addresses": [f"10.{n}.0.{m}" for m in range(100)]} for n in range(1_000)]
+    tracemalloc.start()
+    needed = demand(place(), service(ports=ports), [part(ports=ports, endpoints=endpoints)], GRANT)
+    assert needed.amounts == (20_000 * 100_001, 0)
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+
+
+def test_an_endpoint_in_two_slices_is_one_backend() -> None:
+    found = served(place(), service(), [BOTH, part((str(HERE), READY))], GRANT)
+    assert found.services[0].backends == backends(HERE, FAR)

@@ -2,12 +2,17 @@
 
 import random
 from ipaddress import ip_interface, ip_network
+from typing import Any
 
+import pytest
+
+from alcove.agent.network import map_shares
 from alcove.agent.network.policy_rules import PolicyRules
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.network.tenant_view import TenantNetworkView
 from alcove.agent.network.view import NetworkView
 from alcove.agent.podkey import PodKey
+from alcove.agent.shares import Pool
 from alcove.api.ids import SYSTEM, Revision, TenantId
 from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.objects import Object
@@ -180,3 +185,50 @@ async def test_a_view_follows_its_tenant_to_another_plane() -> None:
         node.put_endpoint(2, 2)
         assert len(moved.allocations.all()) == 2
         moved.close()
+
+
+def put_service(node: Node, name: str, ports: int, endpoints: int) -> None:
+    wanted = [{"name": f"p{number}", "port": 1 + number} for number in range(ports)]
+    created = {"uid": f"uid-{name}", "creationTimestamp": f"2026-01-01T00:00:{len(name):02}Z"}
+    spec = {
+        "clusterIP": "10.96.0.9",
+        "clusterIPs": ["10.96.0.9"],
+        "ports": wanted,
+        "network": BACKING.owner.name,
+    }
+    node.put("services", name, "default", metadata=created, spec=spec)
+    backends = [{"addresses": [f"10.0.1.{1 + number}"]} for number in range(endpoints)]
+    slice_of = {"labels": {"kubernetes.io/service-name": name}}
+    parts: dict[str, Any] = {"addressType": "IPv4", "endpoints": backends, "ports": wanted}
+    node.put("endpointslices", name, "default", metadata=slice_of, **parts)
+
+
+async def test_services_that_do_not_fit_into_the_share_are_not_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(map_shares, "SERVICE_ENTRIES", Pool(capacity=100, owner_max=50))
+    async with Planes() as planes:
+        node, shares = Node(planes), map_shares.ServiceShares()
+        monkeypatch.setattr(node.view, "service_ranges", lambda: (ip_network("10.96.0.0/24"),))
+
+        def share() -> tuple[set[str], set[str]]:
+            """Those that fit, and those that are refused for the first time."""
+            node.view.refresh((), (), None)
+            refused = {name for _, (_, name) in shares.share([node.view])}
+            return {name for _, name in node.view.table._served}, refused
+
+        put_service(node, "o", 2, 5)
+        put_service(node, "new", 2, 5)
+        assert share() == ({"o", "new"}, set())
+        put_service(node, "giant", 20, 200)
+        assert share() == ({"o", "new"}, {"giant"})
+        assert node.view.table.amounts == (2 * 12 + 20 * 201, 0)
+        assert share() == ({"o", "new"}, set())
+        put_service(node, "newest", 2, 10)
+        assert share() == ({"o", "new", "newest"}, set())
+        put_service(node, "o", 2, 20)
+        assert share() == ({"o"}, {"new", "newest"}), "the oldest keep theirs"
+        node.remove("services", "o", "default")
+        put_service(node, "giant", 1, 5)
+        assert share() == ({"new", "newest", "giant"}, set())
+        assert len(node.view.table.services) == 5
