@@ -1,5 +1,6 @@
 """The targets of an Ingress backend."""
 
+import time
 from typing import Any
 
 from alcove.agent.ingress.targets import ServiceId, targets
@@ -76,3 +77,21 @@ def test_what_is_not_there_or_not_its_own_leads_nowhere() -> None:
     assert found(services, name="other") == ()
     assert found(services, network="another") == (), "a service of another network"
     assert found(Services(service(type="ExternalName", externalName="evil.example"))) == ()
+
+
+def test_many_backends_of_a_service_with_many_endpoints_are_read_together() -> None:
+    """Ports times endpoints would take the agent seconds, at each change of a pod."""
+    ports = [{"name": f"p{number}", "port": 1 + number} for number in range(2_000)]
+    endpoints = [{"addresses": [f"10.0.{n}.{m}" for m in range(100)]} for n in range(500)]
+    services = Services(service(clusterIP="10.96.0.9", ports=ports), {"ports": ports, "endpoints": endpoints})
+    rules = tuple(
+        IngressRule("a.example", f"/{number}", PathType.PREFIX, IngressBackend("web", 1 + number))
+        for number in range(2_000)
+    )
+    wanted = DesiredIngress("2026", "u", "default", "i", "default", rules, None, ())
+    began = time.process_time()
+    found = targets(services, [wanted])
+    assert time.process_time() - began < 1.0
+    assert [each.addresses for each in found.values()] == [
+        (("10.96.0.9", 1 + number),) for number in range(2_000)
+    ]
