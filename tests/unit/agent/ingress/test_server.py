@@ -190,3 +190,19 @@ async def test_connections_without_a_request_lose_the_oldest_of_their_client() -
         for _, writer in silent:
             writer.close()
         await lab.close()
+
+
+async def test_nothing_is_kept_of_tenants_that_come_and_go(lab: ProxyLab) -> None:
+    """What was counted by tenant grew with every tenant that had ever been served."""
+    await lab.backend(answering(*[OK] * 100))
+    address = lab.backends[0].sockets[0].getsockname()[:2]
+    for number in range(20):
+        host = f"h{number}.example"
+        lab.lead_to(address, hosts={host: TenantKey(HOME, TenantId(f"t{number}"))})
+        assert (await lab.ask(get(host=host))).endswith(b"hello")
+    async with asyncio.timeout(60):
+        while lab.server._connections.count:
+            await asyncio.sleep(0)
+    assert not lab.server._active_requests
+    assert not lab.server._clients
+    assert not lab.server._connections._groups
