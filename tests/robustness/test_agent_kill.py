@@ -14,6 +14,7 @@ import pytest
 from alcove.api.objects import Object
 from alcove.testing.cluster import PODS, RealCluster, gone, lacking, pod, ready, traces
 from alcove.testing.server import Caller, wait_until
+from alcove.testing.snapshot import processes
 
 pytestmark = [
     pytest.mark.root,
@@ -107,6 +108,39 @@ def _leaves_nothing(data: Path, name: str, uid: str) -> None:
 def _run(found: Object) -> tuple[object, ...]:
     status = found["status"]["containerStatuses"][0]
     return status["containerID"], status["restartCount"], status["state"]["running"], found["status"]["podIP"]
+
+
+def test_no_process_outlives_its_pod(cluster: RealCluster, acme: Caller) -> None:
+    """Monitors and runtimes waited for an agent that had been killed, for good."""
+    chance = random.Random(11)
+    agent, data = cluster.agents["n1"], cluster.nodes[0].data
+
+    def running() -> set[str]:
+        """Processes that work on the node's files, but the agent itself."""
+        return {each for each in processes(str(data)) if int(each.split()[0]) != agent.pid}
+
+    before = running()
+    for number in range(KILLS - 1):
+        sandbox = {"runtimeClassName": "plain"} if number % 2 or not cluster.runs_gvisor else {}
+        for name in (f"q{number}", f"r{number}"):
+            assert acme.post(PODS, pod(name, **sandbox)).status == 201
+        if number:
+            for name in (f"q{number - 1}", f"r{number}"):
+                assert acme.delete(f"{PODS}/{name}").status == 200
+        time.sleep(chance.random())  # The kill comes at any moment of what goes on.
+        agent.kill()
+        agent.start()
+        agent.wait()
+    ready(acme, f"q{KILLS - 2}")
+    assert running() - before, "monitors and containers are seen"
+    names = [name for number in range(KILLS - 1) for name in (f"q{number}", f"r{number}")]
+    for name in names:
+        acme.delete(f"{PODS}/{name}?gracePeriodSeconds=1")
+    for name in names:
+        gone(acme, name)
+    with suppress(AssertionError):
+        wait_until(lambda: running() <= before)
+    assert running() - before == set()
 
 
 def test_what_was_deleted_while_no_agent_was_there_is_removed(cluster: RealCluster, acme: Caller) -> None:
