@@ -23,8 +23,13 @@ from alcove.api import objects, selectors
 from alcove.api.addresses import Address, Network
 from alcove.api.objects import Object
 from alcove.api.selectors import LabelSelector
+from alcove.network.policy_work import PeerCounts, comparisons
 
 PORT_MAX = 65535
+
+
+class TooManyRules(ValueError):
+    """There is more to compute than anybody may have computed."""
 
 
 class NamedPort(Struct, frozen=True, order=True):
@@ -136,8 +141,11 @@ class PolicySet:
         policies: Iterable[Object],
         namespaces: Mapping[str, Mapping[str, str]],
         peers: Sequence[PolicyPeer],
+        comparisons_max: int | None = None,
     ) -> None:
-        """`namespaces` has each namespace's labels by name; `peers` are all members of the network."""
+        """`namespaces` has each namespace's labels by name; `peers` are all members of the network. `comparisons_max`: of peers
+        and pods in all policies that are compiled."""
+        self._comparisons_left = comparisons_max
         self._selection = _Selection(namespaces, peers)
         self._policies: dict[str, list[_Policy]] = {}
         for policy in policies:
@@ -148,15 +156,28 @@ class PolicySet:
         return self.selecting(pod).rules()
 
     def selecting(self, pod: PolicyPeer) -> SelectingPolicies:
+        """Raises TooManyRules."""
         policies = [
             policy for policy in self._policies.get(pod.namespace, ()) if policy.selector.matches(pod.labels)
         ]
+        if self._comparisons_left is not None:
+            self._comparisons_left -= self._comparisons(policies, self._comparisons_left)
         return SelectingPolicies(
             tuple(
                 NamedRules(policy.name, policy.ingress_of(pod)) for policy in policies if policy.has_ingress
             ),
             tuple(NamedRules(policy.name, policy.egress) for policy in policies if policy.has_egress),
         )
+
+    def _comparisons(self, policies: list[_Policy], most: int) -> int:
+        """Those of policies that are not compiled yet. Raises TooManyRules."""
+        new = [policy for policy in policies if not policy.is_counted]
+        found = sum(policy.comparisons for policy in new)
+        if found > most:
+            raise TooManyRules(f"{found} comparisons of policies with pods exceed the {most} that are left")
+        for policy in new:
+            policy.is_counted = True
+        return found
 
 
 def _joined(policies: tuple[NamedRules, ...]) -> Rules | None:
@@ -175,6 +196,12 @@ class _Selection:
         self._by_namespace: dict[str, list[PolicyPeer]] = {}
         for peer in peers:
             self._by_namespace.setdefault(peer.namespace, []).append(peer)
+
+    @cached_property
+    def counts(self) -> PeerCounts:
+        ports = [1 + len(each.ports) for each in self.all_peers]
+        by_namespace = {name: len(each) for name, each in self._by_namespace.items()}
+        return PeerCounts(len(ports), by_namespace, sum(ports), max(ports, default=0), len(self._namespaces))
 
     def peers(self, policy_namespace: str, peer: Object) -> list[PolicyPeer]:
         """The members that a policy's peer selects: `podSelector` applies to the policy's namespace, unless
@@ -214,6 +241,18 @@ class _Policy:
         types = spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
         self.selector: LabelSelector = selectors.from_object(spec.get("podSelector") or {})
         self.has_ingress, self.has_egress = "Ingress" in types, "Egress" in types
+        self.is_counted = False
+        """Whether its comparisons are among those of the set."""
+
+    @property
+    def comparisons(self) -> int:
+        return comparisons(
+            self._spec,
+            self._namespace,
+            self._selection.counts,
+            has_ingress=self.has_ingress,
+            has_egress=self.has_egress,
+        )
 
     @cached_property
     def _ingress(self) -> list[_CompiledRule]:

@@ -15,7 +15,7 @@ from alcove.api.kinds.mizar import SIMPLE
 from alcove.api.objects import Object
 from alcove.dataplane.model import TrafficProfile
 from alcove.network.gateway_peers import gateway_peers
-from alcove.network.policy import PolicyPeer, PolicySet, SelectingPolicies
+from alcove.network.policy import PolicyPeer, PolicySet, SelectingPolicies, TooManyRules
 
 log = logging.getLogger(__name__)
 
@@ -27,16 +27,16 @@ STEPS_MAX = 500_000
 """Most pairs of a rule and an address or prefix in one pod's rules: each is compared when they are compiled. A pod
 with more is denied everything."""
 
+COMPARISONS_MAX = 500_000
+"""Most comparisons of policies' peers with pods of the network, in all policies that select one of its pods on the node: they are made anew
+when a pod is. Pods that came later, and are selected by others, are denied everything."""
+
 PodName = tuple[str, str]
 """Namespace and name."""
 Profiles = tuple[TrafficProfile | None, TrafficProfile | None]
 """Ingress and egress; None means that everything is allowed."""
 _OPEN: Profiles = (None, None)
 _CLOSED: Profiles = (DENIED, DENIED)
-
-
-class TooManyRules(ValueError):
-    """The rules of a pod exceed BLOCKS_MAX or STEPS_MAX."""
 
 
 class PolicyRules:
@@ -116,7 +116,7 @@ class PolicyRules:
             namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(peers.namespaces)}
         gateways = gateway_peers(backing.owner.name, (each.ip for each in backing.gateways))
         all_peers = [*gateways, *(peer for _, peer in self._pods.values())]
-        return PolicySet(tenant.all(tenant.policies), namespaces, all_peers)
+        return PolicySet(tenant.all(tenant.policies), namespaces, all_peers, COMPARISONS_MAX)
 
     def _read_pods(self) -> None:
         """Reads the pods that have changed; all of them if they were not watched before."""

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from alcove.agent.network.policy_rules import BLOCKS_MAX, STEPS_MAX, TooManyRules, limited
+from alcove.agent.network.policy_rules import BLOCKS_MAX, STEPS_MAX, limited
 from alcove.dataplane.model import (
     PortRange,
     PrefixBlock,
@@ -14,6 +14,7 @@ from alcove.dataplane.model import (
     TrafficRule,
 )
 from alcove.dataplane.policies import compile_profile
+from alcove.network.policy import TooManyRules
 
 
 def profile(peers: int, ports: int) -> TrafficProfile:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.network import map_shares
+from alcove.agent.network import map_shares, policy_rules
+from alcove.agent.network.policies import DENIED
 from alcove.agent.network.policy_rules import PolicyRules
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.network.tenant_view import TenantNetworkView
@@ -185,6 +186,39 @@ async def test_a_view_follows_its_tenant_to_another_plane() -> None:
         node.put_endpoint(2, 2)
         assert len(moved.allocations.all()) == 2
         moved.close()
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        {"ipBlock": {"cidr": "10.0.1.0/24"}},
+        {"podSelector": {"matchLabels": {"app": "none"}}},
+        {"podSelector": {}, "namespaceSelector": {}},
+    ],
+    ids=["blocks", "pods", "namespaces"],
+)
+async def test_policies_with_more_peers_than_can_be_compared_close_the_pods_that_they_select(
+    peer: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tens of thousands of peers in one policy stopped the node's DNS for minutes, at each new pod."""
+    monkeypatch.setattr(policy_rules, "COMPARISONS_MAX", 2_000)
+    async with Planes() as planes:
+        node = Node(planes)
+        keys = [node.put_pod(number, app) for number, app in enumerate(("web", "db", *["other"] * 20))]
+        for number in range(len(keys)):
+            node.put_endpoint(number, 10 + number)
+        for name, app, count in (("few", "web", 5), ("many", "db", 200)):
+            rule = {"from": [peer] * count, "ports": [{"port": "http"}]}
+            spec = {
+                "podSelector": {"matchLabels": {"app": app}},
+                "policyTypes": ["Ingress"],
+                "ingress": [rule],
+            }
+            node.put("networkpolicies", name, "default", spec=spec)
+        rules = node.view.rules
+        assert rules.for_pod(BACKING, keys[1]) == (DENIED, DENIED) and keys[1] in rules.excessive
+        assert rules.for_pod(BACKING, keys[0]) != (DENIED, DENIED) and keys[0] not in rules.excessive
+        assert rules.for_pod(BACKING, keys[2]) == (None, None)
 
 
 def put_service(node: Node, name: str, ports: int, endpoints: int) -> None:
