@@ -27,7 +27,7 @@ STEPS_MAX = 500_000
 """Most pairs of a rule and an address or prefix in one pod's rules: each is compared when they are compiled. A pod
 with more is denied everything."""
 
-COMPARISONS_MAX = 500_000
+COMPARISONS_MAX = 1_000_000
 """Most comparisons of policies' peers with pods of the network, in all policies that select one of its pods on the node: they are made anew
 when a pod is. Pods that came later, and are selected by others, are denied everything."""
 
