@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from alcove.api.errors import ApiError
 from alcove.api.ids import TenantId
-from alcove.api.jwt_authenticators import JwtIssuer, https_url_error
+from alcove.api.jwt_authenticators import TEXT_LENGTH_MAX, JwtIssuer, https_url_error
 from alcove.apiserver.auth.oidc import jwk_sets
 from alcove.apiserver.auth.oidc.jwk_sets import JwkSet
 from alcove.apiserver.computing import ComputeThreads
@@ -70,6 +70,9 @@ class IssuerClient:
         endpoints = [
             str(fields.get(name) or "") for name in ("jwks_uri", "authorization_endpoint", "token_endpoint")
         ]
+        if any(len(each) > TEXT_LENGTH_MAX for each in endpoints):
+            # They are kept, logged, and sent to browsers.
+            raise IssuerError(f"{url}: an endpoint has more than {TEXT_LENGTH_MAX} characters")
         if https_url_error(endpoints[0].partition("?")[0]):
             raise IssuerError(f"{url}: jwks_uri is not an https URL")
         return DiscoveryDocument(*endpoints)

@@ -263,6 +263,17 @@ async def test_keys_are_fetched_by_https_only(world: World, issuer: OidcIssuer, 
         await world.provider().verify(issuer.token("cluster"), CLIENT)
 
 
+@pytest.mark.parametrize("name", ["jwks_uri", "authorization_endpoint", "token_endpoint"])
+async def test_an_issuer_does_not_fill_logs_with_endpoints_without_end(
+    world: World, issuer: OidcIssuer, name: str
+) -> None:
+    document = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys", name: f"{issuer.url}/{'x' * 100_000}"}
+    issuer.answers[DISCOVERY] = orjson.dumps(document)
+    with pytest.raises(IssuerError, match="an endpoint has more than") as error:
+        await world.provider().verify(issuer.token("cluster"), CLIENT)
+    assert len(str(error.value)) < 1_000
+
+
 async def test_a_tenants_issuer_is_not_dialled_inside_the_cluster(issuer: OidcIssuer) -> None:
     inside = World(issuer)
     with pytest.raises(IssuerError, match="not allowed there"):
