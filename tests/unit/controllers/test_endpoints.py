@@ -1,6 +1,7 @@
 """Which pods are backends of a service, and how slices and Endpoints list them."""
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -195,3 +196,23 @@ def test_endpoints_are_cut_off_and_say_so() -> None:
 
 def test_endpoints_without_backends_have_no_subsets() -> None:
     assert "subsets" not in subsets.desired_subsets(service(), [])
+
+
+def test_pods_with_the_same_ports_share_them() -> None:
+    """A thousand ports times a thousand pods were a gigabyte, and seconds in which no controller did anything."""
+    ports = [
+        {"name": f"p{n}", "port": 1 + n, "targetPort": "web" if n % 2 else 5_000 + n} for n in range(1_000)
+    ]
+    other = {"containers": [{"ports": [{"name": "web", "containerPort": 9001}]}]}
+    pods = [pod(number, **({"spec": other} if number == 7 else {})) for number in range(1_000)]
+    began = time.process_time()
+    behind = found(service(ports=ports), *pods)
+    planned, listed = (
+        plan(service(ports=ports), behind, []),
+        subsets.desired_subsets(service(ports=ports), behind),
+    )
+    assert time.process_time() - began < 1.0
+    assert len({id(each.ports) for each in behind}) == 2
+    assert [len(each["endpoints"]) for each in planned.create] == [100] * 9 + [99, 1]
+    assert [len(each["addresses"]) for each in listed["subsets"]] == [999, 1]
+    assert [each["ports"][1]["port"] for each in planned.create] == [9000] * 10 + [9001]

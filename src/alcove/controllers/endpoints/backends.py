@@ -7,7 +7,7 @@ belongs to a different pod there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -72,8 +72,9 @@ def families(service: Object) -> list[str]:
 def backends(service: Object, selector: LabelSelector, candidates: Iterable[Object]) -> list[EndpointBackend]:
     """Sorted by pod name. Finished pods and pods without an address are omitted."""
     network = network_of(service)
+    ports = _ServicePorts(service)
     selected = [
-        _backend(service, pod)
+        _backend(service, pod, ports.of(pod))
         for pod in candidates
         if selector.matches(labels(pod)) and network_of(pod) == network and not pods.is_finished(pod)
     ]
@@ -82,7 +83,7 @@ def backends(service: Object, selector: LabelSelector, candidates: Iterable[Obje
     )
 
 
-def _backend(service: Object, pod: Object) -> EndpointBackend:
+def _backend(service: Object, pod: Object, ports: tuple[EndpointPort, ...]) -> EndpointBackend:
     pod_ips = [each.get("ip", "") for each in get(pod, "status", "podIPs", default=())]
     addresses = pod_ips or [get(pod, "status", "podIP", default="")]
     serving, terminating = pods.is_ready(pod), pods.is_terminating(pod)
@@ -90,38 +91,55 @@ def _backend(service: Object, pod: Object) -> EndpointBackend:
     return EndpointBackend(
         pod,
         tuple(each for each in addresses if each),
-        tuple(_ports(service, pod)),
+        ports,
         publish or (serving and not terminating),
         serving,
         terminating,
     )
 
 
-def _ports(service: Object, pod: Object) -> Iterable[EndpointPort]:
-    """A named target port that the pod does not have is omitted for that pod."""
-    for port in get(service, "spec", "ports", default=()):
-        protocol = port.get("protocol") or "TCP"
-        number = _target(port, protocol, pod)
-        if number is not None:
-            yield EndpointPort(port.get("name") or "", number, protocol, port.get("appProtocol") or "")
+class _ServicePorts:
+    """The ports of a service, resolved for pods. Pods with the same ports share one tuple: a service has up to a thousand ports, and
+    thousands of pods."""
+
+    def __init__(self, service: Object) -> None:
+        self._ports: Sequence[Object] = get(service, "spec", "ports", default=()) or ()
+        self._names = [
+            (port["targetPort"], port.get("protocol") or "TCP")
+            for port in self._ports
+            if isinstance(port.get("targetPort") or 0, str)
+        ]
+        self._known: dict[tuple[int | None, ...], tuple[EndpointPort, ...]] = {}
+        """By the numbers of named ports."""
+
+    def of(self, pod: Object) -> tuple[EndpointPort, ...]:
+        named = _named_ports(pod) if self._names else {}
+        numbers = tuple(named.get(key) for key in self._names)
+        known = self._known.get(numbers)
+        if known is None:
+            known = self._known[numbers] = tuple(self._resolved(named))
+        return known
+
+    def _resolved(self, named: Mapping[tuple[str, str], int]) -> Iterable[EndpointPort]:
+        """A named target port that the pod does not have is omitted for that pod."""
+        for port in self._ports:
+            protocol = port.get("protocol") or "TCP"
+            target = port.get("targetPort") or port["port"]
+            number = target if isinstance(target, int) else named.get((target, protocol))
+            if number is not None:
+                yield EndpointPort(port.get("name") or "", number, protocol, port.get("appProtocol") or "")
 
 
-def _target(port: Object, protocol: str, pod: Object) -> int | None:
-    target = port.get("targetPort") or port["port"]
-    if isinstance(target, int):
-        return target
+def _named_ports(pod: Object) -> dict[tuple[str, str], int]:
+    """The numbers of a pod's ports by name and protocol; the first one of a name counts."""
     spec = pod.get("spec") or {}
     sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-    containers: Sequence[Object] = [*(spec.get("containers") or ()), *sidecars]
-    return next(
-        (
-            each["containerPort"]
-            for container in containers
-            for each in container.get("ports") or ()
-            if each.get("name") == target and (each.get("protocol") or "TCP") == protocol
-        ),
-        None,
-    )
+    found: dict[tuple[str, str], int] = {}
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for each in container.get("ports") or ():
+            if each.get("name"):
+                found.setdefault((each["name"], each.get("protocol") or "TCP"), each["containerPort"])
+    return found
 
 
 def target(pod: Object) -> Object:

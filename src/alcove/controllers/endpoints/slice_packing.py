@@ -75,12 +75,15 @@ def plan(
     """Plans the changes from the existing slices to the desired ones. `zones` maps nodes to zones."""
     desired: dict[_Kind, dict[str, Object]] = {}
     for family in families(service):
+        # By identity: pods with the same ports share them, and there may be a thousand.
+        by_ports: dict[int, dict[str, Object]] = {}
         for each in backends:
             if address := each.address(family):
-                ports = tuple((port.name, port.port, port.protocol, port.app_protocol) for port in each.ports)
+                if id(each.ports) not in by_ports:
+                    by_ports[id(each.ports)] = desired.setdefault(_Kind(family, _port_fields(each)), {})
                 uid = each.pod["metadata"]["uid"]
                 entry = with_hints(service, endpoint(service, each, address), zones)
-                desired.setdefault(_Kind(family, ports), {})[uid] = entry
+                by_ports[id(each.ports)][uid] = entry
     if not desired:
         # An empty slice states that there are no endpoints; no slice at all would mean "not known yet".
         desired[_Kind(families(service)[0], ())] = {}
@@ -91,6 +94,10 @@ def plan(
     for slices in retained.values():
         _finish(slices, result)
     return result
+
+
+def _port_fields(backend: EndpointBackend) -> tuple[tuple[str, int, str, str], ...]:
+    return tuple((port.name, port.port, port.protocol, port.app_protocol) for port in backend.ports)
 
 
 class _Filled(Struct):

@@ -50,9 +50,13 @@ def desired_subsets(service: Object, backends: Sequence[EndpointBackend]) -> Obj
 
 def _subsets(service: Object, retained: Sequence[EndpointBackend], family: str) -> list[Object]:
     by_ports: dict[tuple[EndpointPort, ...], list[EndpointBackend]] = {}
+    # The same: pods with the same ports share them, and there may be a thousand.
+    by_identity: dict[int, list[EndpointBackend]] = {}
     for each in retained:
         if each.ports or is_headless(service):
-            by_ports.setdefault(tuple(sorted(each.ports)), []).append(each)
+            if id(each.ports) not in by_identity:
+                by_identity[id(each.ports)] = by_ports.setdefault(tuple(sorted(each.ports)), [])
+            by_identity[id(each.ports)].append(each)
     return [_subset(service, ports, group, family) for ports, group in sorted(by_ports.items())]
 
 

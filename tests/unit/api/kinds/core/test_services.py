@@ -7,6 +7,7 @@ import pytest
 
 from alcove.api.errors import BadRequest
 from alcove.api.kinds.core import STRATEGIES
+from alcove.api.kinds.core.services.validate import PORTS_MAX
 from alcove.api.objects import Object
 
 SERVICES = STRATEGIES["services"]
@@ -130,6 +131,13 @@ def test_an_external_name_has_no_addresses() -> None:
 )  # fmt: skip
 def test_errors(spec: Object, expected: list[str]) -> None:
     assert messages(SERVICES.validate(service(**spec))) == expected
+
+
+def test_a_service_has_no_more_ports_than_can_be_combined_with_its_endpoints() -> None:
+    ports = [{"name": f"p{number}", "port": 1 + number, "protocol": "TCP"} for number in range(PORTS_MAX + 1)]
+    assert messages(SERVICES.validate(created(ports=ports[:-1]))) == []
+    [message] = messages(SERVICES.validate(created(ports=ports)))
+    assert message == f"spec.ports: Too many: {PORTS_MAX + 1}: must have at most {PORTS_MAX} items"
 
 
 def test_addresses_left_out_of_an_update_are_kept() -> None:

@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 
 from alcove.api import addresses, names
-from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from alcove.api.fields import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
 from alcove.api.kinds.core.networks import check_network_name, check_network_unchanged, refuse_two_networks
 from alcove.api.kinds.core.services import types
 from alcove.api.kinds.core.services.clusterips import check_cluster_ip_changes, check_cluster_ips
@@ -17,6 +25,8 @@ from alcove.api.validation import (
     check_value,
 )
 
+PORTS_MAX = 1_000
+"""Each is combined with every endpoint, by controllers and on nodes. Kubernetes has no bound but the size of an object."""
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _AFFINITIES = ("ClientIP", "None")
 _POLICIES = ("Cluster", "Local")
@@ -40,6 +50,8 @@ def validate_service(service: Object) -> list[FieldError]:
     ports = spec.get("ports", ())
     if not ports and not types.is_headless(spec) and types.has_cluster_ip(spec):
         errors.append(required("spec.ports"))
+    if len(ports) > PORTS_MAX:
+        return [*errors, too_many("spec.ports", len(ports), PORTS_MAX)]
     _check_type(spec, errors)
     _check_ports(ports, errors)
     if selector := spec.get("selector"):
