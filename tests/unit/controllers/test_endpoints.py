@@ -203,8 +203,8 @@ def test_pods_with_the_same_ports_share_them() -> None:
     ports = [
         {"name": f"p{n}", "port": 1 + n, "targetPort": "web" if n % 2 else 5_000 + n} for n in range(1_000)
     ]
-    other = {"containers": [{"ports": [{"name": "web", "containerPort": 9001}]}]}
-    pods = [pod(number, **({"spec": other} if number == 7 else {})) for number in range(1_000)]
+    other: Any = {"containers": [{"ports": [{"name": "web", "containerPort": 9001}]}]}
+    pods = [pod(number, spec=other if number == 7 else {}) for number in range(1_000)]
     began = time.process_time()
     behind = found(service(ports=ports), *pods)
     planned, listed = (
