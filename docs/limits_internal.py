@@ -67,6 +67,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.console.ended.FILE_BYTES_MAX",
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
+        "http.carrier.DATA_BYTES_MAX",
         "apiserver.admission.resourcequota.count.MEASURED_AT_ONCE_MAX",
         "controllers.usage.controller.WRITES_MAX",
         "agent.ingress.local_datagrams.READS_AT_ONCE_MAX",
@@ -218,6 +219,8 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "scheduler.scores.image_locality.BYTES_PER_CONTAINER_MAX",
     ),
     "The same as a constant that is on the page, or set by the code that uses it.": (
+        "controllers.backups.controller.BackupController.reconcile_seconds_max",
+        "controllers.controller.Controller.reconcile_seconds_max",
         "apiserver.services.ApiServerServices.stored_bytes_max",
         "agent.images.tools.OUTPUT_BYTES_MAX",
         "agent.node.NodeDescription.pods_max",
