@@ -80,7 +80,10 @@ def decide(outcome: Result | Exception) -> ReconcileOutcome:
             return ReconcileOutcome.OUTDATED
         case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | ServerRefusal():
             return ReconcileOutcome.AWAY
-        case PlaneLeft() | NotPermitted():
+        case NotPermitted():
+            # The lease may be renewed, and the term go on; if it is lost, this loop is cancelled.
+            return ReconcileOutcome.AWAY
+        case PlaneLeft():
             return ReconcileOutcome.DROPPED
         case Forbidden() if is_terminating(outcome):
             return ReconcileOutcome.DROPPED
