@@ -20,6 +20,7 @@ from alcove.client import kubeconfig
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.client.resources import ENDPOINT_SLICES
 from alcove.processes.apiserver_config import ApiServerConfig
 from alcove.store.base import StoreRecord, WriteOp
 from alcove.store.sqlite import SqliteStore
@@ -31,6 +32,7 @@ from bench.tenants import Ready, all_at_once
 ORIGINAL = TenantId("t-0000000")
 EVENTS, DIVIDERS = GroupResource("", "events"), GroupResource("mizar.com", "dividers")
 FIRST_VNI = 1_000_000
+POLL_SECONDS = 0.2
 AT_ONCE = 64
 """Transactions that are queued together; they share commits."""
 
@@ -53,6 +55,9 @@ async def _make_original(server: LocalServer, controllers: LocalControllers) -> 
         client = planes.join(HOME, pool)
         await planes.synced()
         await all_at_once(client, ready, [ORIGINAL])
+        # The last that it gets: its network is ready then.
+        while not await client.list(ORIGINAL, ENDPOINT_SLICES):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
         await CpuMeter(lambda: [server.pid, controllers.pid]).idle()
     await pool.close()
 

@@ -24,46 +24,47 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 SECONDS_MAX = 90.0
 
 
-class RecordingPool(HttpPool):
+class RecordingTransport:
     """Remembers the watches that were asked for."""
 
     def __init__(self, server: LocalServer) -> None:
-        super().__init__(kubeconfig.load(server.admin_kubeconfig))
+        self._pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
         self.watches: list[str] = []
+        self.request, self.close = self._pool.request, self._pool.close
 
     def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
         self.watches.append(path)
-        return super().stream(path, headers)
+        return self._pool.stream(path, headers)
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
 async def test_watches_resume_where_they_were(tmp_path: Path, is_slow: bool) -> None:
     """Also if the server answers 503 for a while, as one that reads a million objects."""
     with LocalServer(tmp_path / "server") as server:
-        pool = RecordingPool(server)
+        transport = RecordingTransport(server)
         async with Planes(user_agent="test") as planes, asyncio.timeout(SECONDS_MAX):
             mirrors = [planes.mirror(ListSelection(each)) for each in (CONFIG_MAPS, NAMESPACES, PODS)]
-            planes.join(HOME, pool)
+            planes.join(HOME, transport)
             await planes.synced()
             assert server.system.post(MAPS, {"metadata": {"name": "before"}}).status == 201
             await asyncio.to_thread(server.kill)
-            pool.watches.clear()
+            transport.watches.clear()
             with (tmp_path / "server" / "store.db.lock").open("w") as lock:
                 if is_slow:
                     fcntl.flock(lock, fcntl.LOCK_EX)
                 starting = threading.Thread(target=server.start)
                 starting.start()
                 if is_slow:
-                    await asyncio.to_thread(wait_until, lambda: len(pool.watches) >= 4 * len(mirrors))
+                    await asyncio.to_thread(wait_until, lambda: len(transport.watches) >= 4 * len(mirrors))
             await asyncio.to_thread(starting.join)
             assert server.system.post(MAPS, {"metadata": {"name": "after"}}).status == 201
             await asyncio.to_thread(
                 wait_until, lambda: {"before", "after"} <= {key.name for key in mirrors[0].everything()}
             )
-            watched = [each for each in pool.watches if "/configmaps?" in each]
-            assert watched and all("resourceVersion=" in each for each in pool.watches)
-            assert not any("sendInitialEvents" in each for each in pool.watches)
-        await pool.close()
+            watched = [each for each in transport.watches if "/configmaps?" in each]
+            assert watched and all("resourceVersion=" in each for each in transport.watches)
+            assert not any("sendInitialEvents" in each for each in transport.watches)
+        await transport.close()
 
 
 def test_who_leads_goes_on_after_an_outage_that_is_longer_than_its_lease(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ class ControllerLoop:
 
     async def run(self) -> None:
         for source in self.controller.sources:
-            source.subscribe(self._enqueuer(source))
+            await source.subscribe(self._enqueuer(source))
         try:
             async with BackgroundTasks() as tasks:
                 tasks.restart(f"controller {self.controller.name} background", self.controller.background)
