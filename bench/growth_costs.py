@@ -46,9 +46,9 @@ class CpuMeter:
     def seconds(self) -> float:
         return sum(map(cpu_seconds, self._pids()))
 
-    async def idle(self) -> None:
+    async def idle(self, seconds_max: float = IDLE_SECONDS_MAX) -> None:
         """Waits until the processes have done what follows from earlier requests."""
-        async with asyncio.timeout(IDLE_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             while True:
                 before = self.seconds()
                 await asyncio.sleep(IDLE_LOOK_SECONDS)

@@ -71,10 +71,10 @@ def client_context(
 class Alcove:
     """Our API server, as `alcove apiserver` starts it."""
 
-    def __init__(self, directory: Path, workers: int = 1) -> None:
+    def __init__(self, directory: Path, workers: int = 1, options: tuple[str, ...] = ()) -> None:
         self._directory = directory
         data = directory / "data"
-        self.server = LocalServer(data) if workers == 1 else WorkerServer(data, workers)
+        self.server = LocalServer(data, *options) if workers == 1 else WorkerServer(data, workers, *options)
 
     def __enter__(self) -> Alcove:
         self.server.start()

@@ -55,6 +55,12 @@ async def bodies(store: Store, at: Revision | None = None) -> dict[str, bytes]:
     return {record.key.name: record.body for record in (await store.snapshot(at)).records}
 
 
+async def bodies_in_pages(store: Store, at: Revision) -> dict[str, bytes]:
+    records = [record async for page in store.pages(at) for record in page]
+    assert len({record.key for record in records}) == len(records)
+    return {record.key.name: record.body for record in records}
+
+
 # ordered
 
 
@@ -410,8 +416,12 @@ async def test_snapshot_of_every_revision_is_what_was_there_then(store: Store) -
         expected[revision] = dict(state)
     for revision, then in expected.items():
         assert await bodies(store, revision) == then
+        assert await bodies_in_pages(store, revision) == then
+    future = Revision(max(expected) + 1_000)
     with pytest.raises(RevisionInFuture):
-        await store.snapshot(Revision(max(expected) + 1_000))
+        await store.snapshot(future)
+    with pytest.raises(RevisionInFuture):
+        await bodies_in_pages(store, future)
 
 
 async def test_snapshot_is_narrowed(store: Store) -> None:
@@ -444,8 +454,26 @@ async def test_snapshot_is_narrowed(store: Store) -> None:
 async def test_snapshot_of_many_objects_is_whole(store: Store) -> None:
     for start in range(0, 1_500, 100):
         await store.write([put(f"p{n}", b"x" * (n * 7 % 9_000)) for n in range(start, start + 100)])
-    found = await bodies(store)
-    assert {name: len(body) for name, body in found.items()} == {f"p{n}": n * 7 % 9_000 for n in range(1_500)}
+    expected = {f"p{n}": n * 7 % 9_000 for n in range(1_500)}
+    for found in (await bodies(store), await bodies_in_pages(store, await store.revision())):
+        assert {name: len(body) for name, body in found.items()} == expected
+
+
+async def test_pages_of_a_revision_that_is_compacted_meanwhile_are_not_mixed_with_newer_ones(
+    store: Store,
+) -> None:
+    for start in range(0, 1_500, 100):
+        revision = await store.write([put(f"p{n}", b"old") for n in range(start, start + 100)])
+    pages = store.pages(revision)
+    first = await anext(pages)
+    for start in range(0, 1_500, 100):
+        newest = await store.write([put(f"p{n}", b"new") for n in range(start, start + 100)])
+    await store.compact(newest)
+    read = list(first)
+    with pytest.raises(Compacted):
+        async for page in pages:
+            read += page
+    assert {record.body for record in read} == {b"old"}
 
 
 # compaction
@@ -458,6 +486,8 @@ async def test_compaction_forgets_history_and_keeps_what_exists(store: Store) ->
     await store.compact(second)
     assert await store.compacted() == second
     for forgotten in (ABSENT, first):
+        with pytest.raises(Compacted):
+            await bodies_in_pages(store, forgotten)
         with pytest.raises(Compacted) as caught:
             await store.snapshot(forgotten)
         assert caught.value.compacted == second

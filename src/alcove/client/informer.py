@@ -21,7 +21,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, Gone, NotFound
+from alcove.api.errors import ApiError, Gone, NotFound, ServiceUnavailable, TooManyRequests
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.api.tenant_shards import TenantShard
@@ -137,6 +137,10 @@ class Informer:
                 return WatchOutcome.ENDED
         except Gone:
             return WatchOutcome.EXPIRED
+        except (ServiceUnavailable, TooManyRequests) as error:
+            # It did not look at what was asked for: as a server that is starting, it may well resume the watch later.
+            self._log("API server is busy; retrying the watch", error)
+            return WatchOutcome.LOST
         except ApiError as error:
             self._log("watch rejected by the API server; retrying", error)
             return WatchOutcome.REFUSED

@@ -1,7 +1,8 @@
 """Leader election by a Lease, with fencing: at most one of several processes writes at any time.
 
     STANDBY ── the lease is free, released, or not renewed for its whole duration ──▶ LEADING
-    LEADING ── not renewed within the deadline, or taken by another ──▶ STANDBY
+    LEADING ── not renewed within the deadline ──▶ PAUSED ── renewed ──▶ LEADING
+    LEADING, PAUSED ── taken by another, released, deleted, or paused for too long ──▶ STANDBY
 
 The expiry of a lease is measured by this process' own clock, from when it last observed the lease change:
 clocks of different machines need not agree. The leader stops writing `deadline` seconds after its last
@@ -9,6 +10,10 @@ renewal began, well before another process may take the lease: `check` is called
 from that moment on. A process can be paused between any two steps, so the server rejects late writes: every
 write carries the `fence`. Each term has its own identity, so that a write of one term is rejected in the
 next, even if the process is the same. A released lease can be taken immediately.
+
+While the server does not answer, nobody can take the lease. A leader that could not renew it therefore only pauses: it does
+not write, and keeps what it has read. If the lease is still its own when the server answers again, nobody led meanwhile,
+and the term continues; others do not count the time in which they could not see the lease.
 
 Another process can ask for a lease, by `spec.preferredHolder`: a leader that agrees ends its work, then releases it.
 """
@@ -21,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from alcove.api import meta, objects
 from alcove.api.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -37,6 +42,8 @@ log = logging.getLogger(__name__)
 NAMESPACE = "kube-system"
 WRITES_MAX = 3
 """Attempts to renew a lease that others write to without taking it."""
+PAUSED_SECONDS_MAX = 300.0
+"""Longer than this no history is kept for watches to resume from: everything has to be read again anyway."""
 
 
 class LeaderTiming(Struct, frozen=True, kw_only=True):
@@ -113,6 +120,10 @@ class LeaderElector:
         self._lease: Object | None = None
         self._observed: ObservedLease | None = None
         self._valid_until = float("-inf")
+        self._is_in_term = False
+        """Whether the lease was this term's when it was last seen: it is leading, or paused."""
+        self._is_paused = False
+        self._tried_at = float("-inf")
         self._renew_now = asyncio.Event()
         self._tried = asyncio.Condition()
         self._tries = 0
@@ -157,8 +168,9 @@ class LeaderElector:
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[asyncio.Event]:
         """Wait for the lease and hold it for the block, then release it. The event is set if the lease is
-        lost."""
+        lost. Before that, `check` may raise for a while: until the server answers again."""
         self._term = next(self._policy.terms)
+        self._is_in_term = self._is_paused = False
         while not await self._take():  # noqa: ASYNC110 - nothing tells when the lease is free
             await asyncio.sleep(self._timing.renew_seconds)
         log.info("became leader", extra={"lease": self._name, "identity": self._identity})
@@ -167,17 +179,18 @@ class LeaderElector:
         try:
             yield lost
         finally:
+            self._is_in_term = False
             renewing.cancel()
             await asyncio.wait([renewing])
             await self._release()
 
     async def _take(self) -> bool:
         async with self._policy.turn:
-            return await self._try()
+            return await self._try() is True
 
     async def _renew(self, lost: asyncio.Event) -> None:
         try:
-            while self.is_leading and await self._renew_next():
+            while await self._renew_next():
                 async with self._tried:
                     self._tried.notify_all()
                 if self._is_asked_to_leave():
@@ -188,6 +201,7 @@ class LeaderElector:
             # A process that cannot renew must stop leading; otherwise it would neither work nor try again.
             log.exception("failed to renew lease", extra={"lease": self._name, "identity": self._identity})
         self._valid_until = float("-inf")
+        self._is_in_term = False
         log.warning("lost leadership", extra={"lease": self._name, "identity": self._identity})
         async with self._tried:
             self._tried.notify_all()
@@ -201,25 +215,40 @@ class LeaderElector:
         except TimeoutError:
             pass
         self._renew_now.clear()
+        until = self._valid_until if self.is_leading else _now() + self._timing.deadline_seconds
         try:
-            async with asyncio.timeout_at(self._valid_until):
-                return await self._try()
+            async with asyncio.timeout_at(until):
+                held = await self._try()
         except TimeoutError:
-            return False
+            held = None
+        fields = {"lease": self._name, "identity": self._identity}
+        if held is None and not self.is_leading and not self._is_paused:
+            self._is_paused = True
+            log.warning("failed to renew lease in time; writing nothing until it is renewed", extra=fields)
+        elif held and self._is_paused:
+            self._is_paused = False
+            log.info("renewed lease; continuing", extra=fields)
+        return _now() < self._valid_until + PAUSED_SECONDS_MAX if held is None else held
 
-    async def _try(self) -> bool:
-        """Take or renew the lease; False if another process holds it. If the server does not respond, the
-        result is whether the lease is still valid."""
+    async def _try(self) -> bool | None:
+        """Take or renew the lease; False if another process holds it, None if the server does not answer."""
         started = _now()
         self._tries += 1
         try:
             held = await self._write()
         except (ApiError, ClientError) as error:
             log.info("failed to reach lease; retrying", extra={"lease": self._name, "error": str(error)})
-            return started < self._valid_until
+            if self._observed is not None:
+                # Whoever holds it could not renew it either.
+                unseen = _now() - self._tried_at
+                self._observed = structs.replace(self._observed, at=self._observed.at + unseen)
+            return None
+        finally:
+            self._tried_at = _now()
         if held:
             self._valid_until = started + self._timing.deadline_seconds
             self._held_at_try = self._tries
+            self._is_in_term = True
         return held
 
     def _is_asked_to_leave(self) -> bool:
@@ -233,7 +262,7 @@ class LeaderElector:
             except Conflict:
                 # Another process wrote the lease meanwhile: read it again. It may only have asked for it.
                 self._lease = None
-                if not self.is_leading:
+                if not self._is_in_term:
                     return False
         return False
 
@@ -250,7 +279,7 @@ class LeaderElector:
             self._lease = await self._client.update(SYSTEM, LEASES, desired)
         except NotFound:
             # A lease that was deleted while it was held is not made again: its fence may have ended.
-            if self.is_leading or not self._policy.takes(None):
+            if self._is_in_term or not self._policy.takes(None):
                 return False
             desired = renewed(_empty(self._name), self._identity, self._timing, self._clock())
             try:
@@ -260,7 +289,7 @@ class LeaderElector:
         return True
 
     def _may_write(self, lease: Object) -> bool:
-        if self.is_leading:
+        if self._is_in_term:
             return bool(objects.get(lease, "spec", "holderIdentity") == self._identity)
         return may_take(lease, self._observed, self._process, _now()) and self._policy.takes(lease)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from time import perf_counter
 
 import orjson
 
@@ -36,6 +37,8 @@ from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, TENANTS
 from alcove.client.watch_events import revision_of
 
 CAUGHT_UP_SECONDS_MAX = 5.0
+TURN_SECONDS = 0.001
+"""For which existing objects are reported before other tasks run: at a start every controller does so."""
 OWED_MAX = 64
 """Number of pending revisions at which those that the mirror has reached are removed."""
 
@@ -149,6 +152,18 @@ class Mirror:
             if not self._is_silent(key) and (obj := self.get(key)) is not None:
                 call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
         self._subscribers.append(subscriber)
+
+    async def subscribe_in_turns(self, subscriber: Subscriber) -> None:
+        """As `subscribe`, with other tasks in between: there may be millions of objects. An object that changes meanwhile is
+        reported as changed before it is reported as added, with its newest state; one that is deleted is not added after that."""
+        self._subscribers.append(subscriber)
+        began = perf_counter()
+        for key in self.everything():
+            if not self._is_silent(key) and (obj := self.get(key)) is not None:
+                call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
+            if perf_counter() - began > TURN_SECONDS:
+                await asyncio.sleep(0)
+                began = perf_counter()
 
     def _is_silent(self, key: ObjectKey) -> bool:
         return key.plane in self._silent or (key.plane == HOME and key.tenant in self._arriving)

@@ -31,7 +31,7 @@ or resourceVersion (`update`), so that the server rejects a write that is based 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import ClassVar
@@ -114,7 +114,7 @@ class ControllerContext(Struct, frozen=True, kw_only=True):
 class WatchSource(Struct, frozen=True):
     """A source of changes, and the function that maps a change to the keys to enqueue."""
 
-    subscribe: Callable[[Subscriber], None]
+    subscribe: Callable[[Subscriber], Awaitable[None]]
     keys: Keys
     mirror: Mirror | None = None
 
@@ -179,17 +179,17 @@ class Controller:
 
     def on(self, mirror: Mirror, keys: Keys = itself) -> None:
         """Enqueue `keys(change)` whenever an object of the mirror changes."""
-        self.sources.append(WatchSource(mirror.subscribe, keys, mirror))
+        self.sources.append(WatchSource(mirror.subscribe_in_turns, keys, mirror))
 
     def on_any_object(self, keys: KeysOfAny) -> None:
         """Enqueue `keys(resource, change)` for every object of every kind; changes carry metadata only."""
 
-        def subscribe(subscriber: Subscriber) -> None:
+        async def subscribe(subscriber: Subscriber) -> None:
             def on_change(resource: Resource, change: ObjectChange) -> None:
                 for key in keys(resource, change):
                     subscriber(ObjectChange(change.kind, key, change.obj))
 
-            self.metadata_cache.listen(on_change)
+            await self.metadata_cache.listen(on_change)
 
         self.sources.append(WatchSource(subscribe, itself))
 

@@ -80,7 +80,10 @@ def decide(outcome: Result | Exception) -> ReconcileOutcome:
             return ReconcileOutcome.OUTDATED
         case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | ServerRefusal():
             return ReconcileOutcome.AWAY
-        case PlaneLeft() | NotPermitted():
+        case NotPermitted():
+            # The lease may be renewed, and the term go on; if it is lost, this loop is cancelled.
+            return ReconcileOutcome.AWAY
+        case PlaneLeft():
             return ReconcileOutcome.DROPPED
         case Forbidden() if is_terminating(outcome):
             return ReconcileOutcome.DROPPED
@@ -116,7 +119,7 @@ class ControllerLoop:
 
     async def run(self) -> None:
         for source in self.controller.sources:
-            source.subscribe(self._enqueuer(source))
+            await source.subscribe(self._enqueuer(source))
         try:
             async with BackgroundTasks() as tasks:
                 tasks.restart(f"controller {self.controller.name} background", self.controller.background)

@@ -178,11 +178,12 @@ class MetadataCache:
 
     # Reading
 
-    def listen(self, listener: Listener) -> None:
-        """Calls `listener` with the resource and the change for every change of any object."""
+    async def listen(self, listener: Listener) -> None:
+        """Calls `listener` with the resource and the change for every change of any object, at first for all existing ones,
+        with other tasks in between (`Mirror.subscribe_in_turns`)."""
         self._listeners.append(listener)
-        for resource, mirror in self._on(None):
-            mirror.subscribe(partial(listener, resource))
+        for resource, mirror in list(self._on(None)):
+            await mirror.subscribe_in_turns(partial(listener, resource))
 
     def of(self, tenant_key: TenantKey, namespace: str | None = None) -> list[ObjectMetadata]:
         """All objects of a tenant, or of one of its namespaces."""

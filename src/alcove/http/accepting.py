@@ -75,8 +75,30 @@ class _Arrival:
         return not is_established(self.sock)
 
 
+async def listen(hosts: Sequence[str], port: int, *, is_port_shared: bool = False) -> list[socket.socket]:
+    """Sockets that listen at several addresses with the same port. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    listeners: list[socket.socket] = []
+    try:
+        for host in hosts:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, address = found[0]
+            # All addresses get the port that the system chose for the first.
+            bound = (address[0], int(listeners[0].getsockname()[1]) if listeners else address[1])
+            listener = socket.create_server(
+                bound, family=socket.AddressFamily(family), backlog=BACKLOG, reuse_port=is_port_shared
+            )
+            listener.setblocking(False)
+            listeners.append(listener)
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
 class Acceptor:
-    """Listens at several addresses with the same port."""
+    """Accepts the connections of several listening sockets."""
 
     def __init__(
         self,
@@ -110,18 +132,9 @@ class Acceptor:
     def port(self) -> int:
         return int(self._listeners[0].getsockname()[1])
 
-    async def listen(self, hosts: Sequence[str], port: int, *, is_port_shared: bool = False) -> None:
-        """Raises OSError."""
-        for host in hosts:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, address = found[0]
-            # All addresses get the port that the system chose for the first.
-            bound = (address[0], self.port if self._listeners else address[1])
-            listener = socket.create_server(
-                bound, family=socket.AddressFamily(family), backlog=BACKLOG, reuse_port=is_port_shared
-            )
-            listener.setblocking(False)
-            self._listeners.append(listener)
+    def accept(self, listeners: Sequence[socket.socket]) -> None:
+        """Accepts connections of sockets that listen, which are closed with this."""
+        self._listeners = list(listeners)
         for listener in self._listeners:
             self._loop.add_reader(listener, self._accept, listener)
 

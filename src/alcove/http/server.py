@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from alcove.http.accepting import Acceptor
+from alcove.http.accepting import Acceptor, listen
 from alcove.http.carrier import PROTOCOL, StreamCarrier
 from alcove.http.connections import ConnectionSlot, ConnectionTable, CountBytes
 from alcove.http.errors import HttpError
@@ -48,6 +49,7 @@ class HttpServer:
         limits: HttpLimits = LIMITS,
         counts: GroupCounts | None = None,
         is_port_shared: bool = False,
+        listeners: Sequence[socket.socket] | None = None,
     ) -> None:
         """`host`: one address to listen on, or several with the same port. `identify`: maps a client's
         certificate (DER) to the `peer` of its requests; called once per connection. `render_error`: the
@@ -58,7 +60,8 @@ class HttpServer:
         authenticate its clients. `unlimited_group`, `counts` and `count_bytes`: see `ConnectionTable`; connections of that group may carry
         streams (`carrier`), which are counted as connections. `reading`:
         shared with other connections of this loop. `is_port_shared`: whether other processes listen on the same port,
-        each for a part of the connections."""
+        each for a part of the connections. `listeners`: sockets that listen already, instead of `host` and `port`; they are
+        closed with the server."""
         self.handle = handler
         self._hosts = (host,) if isinstance(host, str) else host
         self._port = port
@@ -73,6 +76,7 @@ class HttpServer:
             limits, unlimited_group, has_groups=group_of is not None, counts=counts, count_bytes=count_bytes
         )
         self._is_port_shared = is_port_shared
+        self._listeners = listeners
         self._connections: set[HttpServerConnection] = set()
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -86,7 +90,10 @@ class HttpServer:
         self._acceptor = Acceptor(
             partial(HttpServerConnection, self), self.connections, self._tls, self.limits, self.reading
         )
-        await self._acceptor.listen(self._hosts, self._port, is_port_shared=self._is_port_shared)
+        listeners = self._listeners
+        if listeners is None:
+            listeners = await listen(self._hosts, self._port, is_port_shared=self._is_port_shared)
+        self._acceptor.accept(listeners)
         self._close_expired()
         return self
 

@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -102,6 +102,8 @@ from alcove.http.turns import ReadingTurns
 from alcove.processes.apiserver_config import ApiServerConfig, ServerKeys
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import connections_that_fit
+from alcove.processes.starting import StartingServer
+from alcove.processes.store_opening import open_store
 from alcove.processes.worker_context import WorkerContext
 from alcove.store.base import Store
 from alcove.store.closures import ClosableStore
@@ -130,29 +132,22 @@ async def serve(
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
     encryption = config.load_encryption()
-    opened = await _open(config, metrics, worker)
-    store = EncryptedStore(ClosableStore(opened), encryption)
-    try:
+    keys = ServerKeys.open(config, time.time)
+    async with AsyncExitStack() as stack:
+        starting = None
+        if worker is None:  # Beside other workers that serve, nobody has to be told to wait.
+            addresses = (config.host, *config.listen)
+            starting = await stack.enter_async_context(
+                StartingServer(addresses, config.port, keys.serving.context)
+            )
+        opened = await open_store(config, metrics.committed, worker)
+        store = EncryptedStore(ClosableStore(opened), encryption)
+        stack.push_async_callback(store.close)
         kinds, home = registry.load(), config.admission.home
         if config.etcd:  # A cache cannot follow an etcd that nobody has written to.
             await bootstrap.create_missing(store, kinds, home, lambda _key: False, config.is_closed)
-        async with _serving(config, opened, store, kinds, metrics, worker) as running:
+        async with _serving(config, opened, store, kinds, keys, metrics, worker, starting) as running:
             yield running
-    finally:
-        await store.close()
-
-
-async def _open(config: ApiServerConfig, metrics: ApiServerMetrics, worker: WorkerContext | None) -> Store:
-    if config.etcd:
-        # Imported on demand: gRPC takes 20 MB.
-        from alcove.store.etcd import EtcdStore
-        from alcove.store.etcd_client import Tls
-
-        tls = Tls.of(config.etcd_pki, config.etcd_server_name) if config.etcd_pki else None
-        return await EtcdStore.open(config.etcd, tls=tls)
-    if worker is not None:
-        return await RemoteStore.open(worker.channel, worker.revision)
-    return await SqliteStore.open(config.store, observe=metrics.committed)
 
 
 @asynccontextmanager
@@ -161,14 +156,15 @@ async def _serving(
     opened: Store,
     store: EncryptedStore,
     kinds: KindRegistry,
+    keys: ServerKeys,
     metrics: ApiServerMetrics,
     worker: WorkerContext | None,
+    starting: StartingServer | None,
 ) -> AsyncIterator[RunningApiServer]:
     clock = time.time
     workers = worker.count if worker else 1
     counts = worker.counts_of if worker else lambda _counted: GroupCounts()
     audit = AuditLog(config.data / "audit")
-    keys = ServerKeys.open(config, clock)
     authority, ring0, serving = keys.authority, keys.ring0, keys.serving
     buffers = TenantBuffers(config.buffers, counts(Counted.BUFFERED_BYTES))
 
@@ -371,6 +367,7 @@ async def _serving(
             ),
             counts=counts(Counted.CONNECTIONS),
             is_port_shared=worker is not None,
+            listeners=await starting.hand_over() if starting is not None else None,
         ) as server:
             revoked.serve(server, authenticator.is_revoked)
             # After the watches: these can be resumed, requests may have to be sent again.

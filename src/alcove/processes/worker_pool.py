@@ -20,7 +20,7 @@ import sys
 import time
 from asyncio import Future
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from alcove.apiserver.worker_metrics import pack
 from alcove.component.logs import Form, Level
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.apiserver_config import ApiServerConfig, ServerKeys
+from alcove.processes.starting import StartingServer
 from alcove.store.base import StoreError
 from alcove.store.shared_revision import SharedRevision
 from alcove.store.sqlite import SqliteStore
@@ -212,35 +213,35 @@ async def serve_with_workers(
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = ApiServerMetrics()
     counts = WorkerCountsMemory.create(workers)
-    with reserved_port((config.host, *config.listen), config.port) as port:
-        store = None if config.etcd else await SqliteStore.open(config.store, observe=metrics.committed)
-        try:
-            # Created here, so that workers that start together find them.
-            keys = ServerKeys.open(config, time.time)
-            SigningKeys.open(config.keys or config.pki)
-            setup = WorkerSetup(
-                config=config,
-                port=port,
-                workers=workers,
-                counts_key=counts.key,
-                log_level=log_level,
-                log_format=log_format,
-                stalls=stalls,
-            )
-            pool = WorkerPool(setup, counts, metrics)
-            if store is not None:
-                pool.share(store)
-            # The first alone: while all read the store together, none of them would serve.
-            first = await pool.start(0)
+    addresses = (config.host, *config.listen)
+    with reserved_port(addresses, config.port) as port:
+        # Created here, so that workers that start together find them.
+        keys = ServerKeys.open(config, time.time)
+        SigningKeys.open(config.keys or config.pki)
+        setup = WorkerSetup(
+            config=config,
+            port=port,
+            workers=workers,
+            counts_key=counts.key,
+            log_level=log_level,
+            log_format=log_format,
+            stalls=stalls,
+        )
+        pool = WorkerPool(setup, counts, metrics)
+        async with AsyncExitStack() as stack:
+            async with StartingServer(addresses, port, keys.serving.context, is_port_shared=True):
+                if not config.etcd:
+                    store = await SqliteStore.open(config.store, observe=metrics.committed)
+                    stack.push_async_callback(store.close)
+                    pool.share(store)
+                # The first alone: while all read the store together, none of them would serve.
+                first = await pool.start(0)
             async with BackgroundTasks() as tasks:
                 tasks.restart("worker 0", partial(pool.supervise, 0, first))
                 for index in range(1, workers):
                     tasks.restart(f"worker {index}", partial(pool.supervise, index))
                 yield RunningWorkers(config.url(port), keys.authority)
                 tasks.cancel()
-        finally:
-            if store is not None:
-                await store.close()
 
 
 @contextmanager

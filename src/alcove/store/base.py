@@ -178,6 +178,12 @@ class Store(Protocol):
         """
         ...
 
+    def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
+        """All objects at revision `at`, each once, in parts: they need not be in memory together, and other tasks run
+        in between. Iterating raises Compacted, also if `at` is compacted meanwhile, and RevisionInFuture.
+        """
+        ...
+
     def feed(self, after: Revision) -> AbstractAsyncContextManager[StoreFeed]:
         """Every event after `after`, in batches of whole transactions, without end.
 

@@ -8,7 +8,7 @@ A transaction that keeps the closure itself, at its revision, is allowed only wh
 are copied and removed.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
@@ -19,6 +19,7 @@ from alcove.store.base import (
     RevisionMismatch,
     Store,
     StoreFeed,
+    StoreRecord,
     StoreSnapshot,
     StoreUnavailable,
     WriteOp,
@@ -79,6 +80,9 @@ class ClosableStore:
         namespace: str | None = None,
     ) -> StoreSnapshot:
         return await self.inner.snapshot(at, resource=resource, tenant=tenant, namespace=namespace)
+
+    def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
+        return self.inner.pages(at)
 
     def feed(self, after: Revision) -> AbstractAsyncContextManager[StoreFeed]:
         return self.inner.feed(after)

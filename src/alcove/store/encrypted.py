@@ -100,23 +100,36 @@ class EncryptedStore:
         """A snapshot of everything leaves out what cannot be read, and notes it for the feed that follows it.
         A narrower one raises Compacted: that history cannot be served any more."""
         stored = await self.inner.snapshot(at, resource=resource, tenant=tenant, namespace=namespace)
+        try:
+            records = self._opened_records(stored.records, is_noted=resource is None)
+        except UnreadableBody as error:
+            raise Compacted(stored.revision) from error
+        return StoreSnapshot(stored.revision, records)
+
+    async def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
+        """Leaves out what cannot be read, and notes it for the feed that follows."""
+        async for page in self.inner.pages(at):
+            yield self._opened_records(page, is_noted=True)
+
+    def _opened_records(self, stored: Sequence[StoreRecord], *, is_noted: bool) -> list[StoreRecord]:
+        """The records as written. Those that cannot be read are noted and left out, or raise UnreadableBody."""
         records = []
-        for record in stored.records:
+        for record in stored:
             if not self.stale and self._is_plain(record.key, record.body):
                 records.append(record)  # As nearly all are.
                 continue
             try:
                 body = self._opened(record.key, record.body)
             except UnreadableBody as error:
-                if resource is not None:
-                    raise Compacted(stored.revision) from error
+                if not is_noted:
+                    raise
                 self.unreadable.add(record.key, str(error))
                 continue
             finally:
-                if resource is None:
+                if is_noted:
                     self._note_form(record.key, record.body)
             records.append(record if body is record.body else StoreRecord(record.key, record.revision, body))
-        return StoreSnapshot(stored.revision, records)
+        return records
 
     def feed(self, after: Revision) -> AbstractAsyncContextManager[StoreFeed]:
         return self._feed(after)

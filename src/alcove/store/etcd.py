@@ -104,7 +104,7 @@ class EtcdStore:
         start, end = self._keys.narrowed(resource, tenant, namespace)
         while True:
             try:
-                pages = [page async for page in self._pages(start, end, at)]
+                pages = [page async for page in self._ranges(start, end, at)]
                 break
             except RevisionCompacted as error:
                 # The revision was compacted while its pages were read: read the newest one again.
@@ -118,6 +118,20 @@ class EtcdStore:
             and namespace in (None, key.namespace)
         ]
         return StoreSnapshot(Revision(pages[0].header.revision) if at is None else at, records)
+
+    async def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
+        await self._check(at)
+        if at == ABSENT:
+            return
+        start, end = self._keys.narrowed(None, None, None)
+        try:
+            async for page in self._ranges(start, end, at):
+                yield [
+                    StoreRecord(self._keys.key(pair.key), Revision(pair.mod_revision), pair.value)
+                    for pair in page.kvs
+                ]
+        except RevisionCompacted as error:
+            raise Compacted(await self.compacted()) from error
 
     def feed(self, after: Revision) -> EtcdFeed:
         return EtcdFeed(self._client, self._keys, after, self._check, self._feeds)
@@ -163,7 +177,7 @@ class EtcdStore:
     async def _at(self, revision: Revision) -> None:
         await self._client.range(wire.RangeRequest(key=self._keys.nothing, revision=revision))
 
-    async def _pages(self, start: bytes, end: bytes, at: Revision | None) -> AsyncIterator[wire.Message]:
+    async def _ranges(self, start: bytes, end: bytes, at: Revision | None) -> AsyncIterator[wire.Message]:
         more = True
         while more:
             page = await self._client.range(

@@ -30,6 +30,8 @@ _OPTIONS = (
 
 _NOT_SENT = ("failed to connect", "no leader", "not a member", "not capable")
 """Parts of error messages about requests that were not processed."""
+_FULL = "defragment its members and disarm its alarm, or raise its quota (docs/production.md)"
+"""What to do about etcd's NOSPACE: until then it refuses all writes, of every API server."""
 
 
 class Tls(Struct, frozen=True):
@@ -96,6 +98,9 @@ class EtcdClient:
                 return ValueError(text)
             case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
                 return ValueError(text)
+            case grpc.StatusCode.RESOURCE_EXHAUSTED if "database space exceeded" in text:
+                # The write that fills the quota is committed, and answered with this error.
+                return WriteOutcomeUnknown(f"etcd: {text}: {_FULL}")
         self._use(self._current + 1)
         is_known = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED or any(
             each in text for each in _NOT_SENT

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
 from alcove.api.ids import GroupResource, Revision, TenantId
@@ -15,6 +15,7 @@ from alcove.store.base import (
     ABSENT,
     StoreChangeType,
     StoreEvent,
+    StoreRecord,
     StoreSnapshot,
     StoreUnavailable,
     WriteOp,
@@ -97,6 +98,9 @@ class RemoteStore:
         namespace: str | None = None,
     ) -> StoreSnapshot:
         return await self._reads.snapshot(at, self.revision, resource, tenant, namespace)
+
+    def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
+        return self._reads.pages(at, self.revision)
 
     def feed(self, after: Revision) -> LogFeed:
         return self._feeds.after(after)

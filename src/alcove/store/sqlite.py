@@ -6,12 +6,12 @@ belongs to the event loop on which it was opened.
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from alcove.api.ids import GroupResource, Revision, TenantId
-from alcove.store.base import Compacted, RevisionInFuture, StoreSnapshot, WriteOp
+from alcove.store.base import Compacted, RevisionInFuture, StoreRecord, StoreSnapshot, WriteOp
 from alcove.store.feed import Feeds, LogFeed, Published
 from alcove.store.sqlite_channel import WorkerProcess
 from alcove.store.sqlite_commits import Commits, Observe
@@ -31,7 +31,7 @@ class SqliteStore:
         self._process = process
         self._reads = SqliteReads(process.reads.call, self._offer_heads)
         self._offered: tuple[Heads, Revision] | None = None
-        """Heads that a snapshot has read, for the first commit, and their revision."""
+        """Heads that were read with all objects, for the first commit, and their revision."""
         self._feeds = Feeds(asyncio.get_running_loop(), self._reads.history, revision, compacted)
         self._commits: Commits
         self._closed: asyncio.Task[None] | None = None
@@ -123,6 +123,9 @@ class SqliteStore:
         namespace: str | None = None,
     ) -> StoreSnapshot:
         return await self._reads.snapshot(at, self.revision, resource, tenant, namespace)
+
+    def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
+        return self._reads.pages(at, self.revision)
 
     def feed(self, after: Revision) -> LogFeed:
         return self._feeds.after(after)

@@ -34,7 +34,7 @@ NewHeads = Callable[[Heads, Revision], None]
 
 class SqliteReads:
     def __init__(self, read: Read, new_heads: NewHeads | None = None) -> None:
-        """`new_heads` is called with the heads of each snapshot of everything."""
+        """`new_heads` is called with the heads when all objects are read (`pages`)."""
         self._read = read
         self._new_heads = new_heads
 
@@ -56,28 +56,35 @@ class SqliteReads:
             if revision > present:
                 raise RevisionInFuture(present)
             try:
-                rows = self._newest(revision, narrow, bodies=True)
-                if narrow or self._new_heads is None:
-                    return StoreSnapshot(revision, [_record(row) async for row in rows])
-                heads: Heads = {}
-                records = []
-                async for row in rows:
-                    record = _record(row)
-                    heads[record.key] = row[0]
-                    records.append(record)
-                self._new_heads(heads, revision)
-                return StoreSnapshot(revision, records)
+                pages = self._newest(revision, narrow, bodies=True)
+                return StoreSnapshot(revision, [record async for page in pages for record in _records(page)])
             except Compacted:
                 # The revision was compacted while its pages were read: read the newest one again.
                 if at is not None:
                     raise
+
+    async def pages(
+        self, at: Revision, newest: Callable[[], Awaitable[Revision]]
+    ) -> AsyncIterator[Sequence[StoreRecord]]:
+        """See `Store.pages`."""
+        present = await newest()
+        if at > present:
+            raise RevisionInFuture(present)
+        heads: Heads = {}
+        async for page in self._newest(at, {}, bodies=True):
+            records = _records(page)
+            if self._new_heads is not None:
+                heads.update((record.key, row[0]) for record, row in zip(records, page, strict=True))
+            yield records
+        if self._new_heads is not None:
+            self._new_heads(heads, at)
 
     async def history(self, after: Revision, upto: Revision) -> Sequence[StoreEvent]:
         rows: list[Row] = await self._read("history", after, upto, True)
         return [StoreEvent(StoreChangeType(row[1]), _key(row), _revision(row), row[-1]) for row in rows]
 
     async def heads(self, at: Revision) -> Heads:
-        return {_key(row): row[0] async for row in self._newest(at, {}, bodies=False)}
+        return {_key(row): row[0] async for page in self._newest(at, {}, bodies=False) for row in page}
 
     async def update(self, heads: Heads, after: Revision, upto: Revision) -> None:
         """Makes heads at revision `after` those at `upto`."""
@@ -90,16 +97,16 @@ class SqliteReads:
                     heads[key] = row[0]
             after = _revision(rows[-1]) if rows else upto
 
-    async def _newest(self, at: Revision, narrow: dict[str, str], *, bodies: bool) -> AsyncIterator[Row]:
+    async def _newest(
+        self, at: Revision, narrow: dict[str, str], *, bodies: bool
+    ) -> AsyncIterator[Sequence[Row]]:
         """The newest rows of the objects that existed at `at`. Pages need no common transaction: past rows do
         not change."""
         page: list[Row] = await self._read("newest", at, narrow, None, bodies)
         while page:
             # Request the next page before using this one: the worker reads while this process decodes.
             next_page = self._read("newest", at, narrow, page[-1][2:6], bodies)
-            for row in page:
-                if row[1] != DELETED:
-                    yield row
+            yield [row for row in page if row[1] != DELETED]
             page = await next_page
 
 
@@ -120,8 +127,11 @@ def _shared_name(name: str) -> str:
     return name
 
 
-def _record(row: Row) -> StoreRecord:
-    return StoreRecord(_key(row), _revision(row), row[-1])
+def _records(rows: Sequence[Row]) -> list[StoreRecord]:
+    return [
+        StoreRecord(key_of(resource, tenant, namespace, name), Revision(revision_of(row_id)), body)
+        for row_id, _, resource, tenant, namespace, name, body in rows
+    ]
 
 
 def _revision(row: Row) -> Revision:

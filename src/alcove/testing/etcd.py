@@ -18,6 +18,7 @@ from typing import Self
 
 import orjson
 
+from alcove.api.objects import Object
 from alcove.testing.claims import free_port
 
 START_SECONDS_MAX = 90.0
@@ -37,7 +38,7 @@ class EtcdMember:
         self.peer = f"127.0.0.1:{free_port()}"
         self._running: subprocess.Popen[bytes] | None = None
 
-    def start(self, members: list[EtcdMember]) -> None:
+    def start(self, members: list[EtcdMember], *options: str) -> None:
         """Starts the member without waiting."""
         together = ",".join(f"{each.name}=http://{each.peer}" for each in members)
         command = ["etcd", "--name", self.name, "--data-dir", str(self.folder), "--log-level", "error"]
@@ -45,6 +46,7 @@ class EtcdMember:
         command += ["--advertise-client-urls", f"http://{self.endpoint}"]
         command += ["--listen-peer-urls", f"http://{self.peer}"]
         command += ["--initial-advertise-peer-urls", f"http://{self.peer}", "--initial-cluster", together]
+        command += options
         quiet = subprocess.DEVNULL
         self._running = subprocess.Popen(command, stdout=quiet, stderr=quiet)
 
@@ -64,6 +66,21 @@ class EtcdMember:
         """Compacts the history up to the revision."""
         self._get("POST", "/v3/kv/compaction", orjson.dumps({"revision": str(revision), "physical": True}))
 
+    def defragment(self) -> None:
+        """Frees the space of what was compacted."""
+        self._get("POST", "/v3/maintenance/defragment", b"{}")
+
+    def alarms(self) -> list[Object]:
+        """The alarms of all members (`alarm`: NOSPACE or CORRUPT), each with its `memberID`."""
+        answer = orjson.loads(self._get("POST", "/v3/maintenance/alarm", b'{"action":"GET"}'))
+        alarms: list[Object] = answer.get("alarms", [])
+        return alarms
+
+    def disarm(self) -> None:
+        """Ends all alarms, as `etcdctl alarm disarm` does."""
+        for each in self.alarms():
+            self._get("POST", "/v3/maintenance/alarm", orjson.dumps({"action": "DEACTIVATE", **each}))
+
     def _get(self, method: str, path: str, body: bytes | None = None) -> bytes:
         connection = http.client.HTTPConnection(self.endpoint, timeout=READ_SECONDS_MAX)
         try:
@@ -80,7 +97,9 @@ class EtcdMember:
 
 
 class EtcdCluster:
-    def __init__(self, folder: Path, count: int = 1) -> None:
+    def __init__(self, folder: Path, count: int = 1, *options: str) -> None:
+        """`options`: further ones of each member."""
+        self._options = options
         self.members = [EtcdMember(f"m{number}", folder / f"m{number}") for number in range(count)]
 
     def options(self, first: int = 0) -> tuple[str, ...]:
@@ -100,12 +119,12 @@ class EtcdCluster:
 
     def start(self, number: int) -> None:
         """Starts the member, and waits until it is healthy."""
-        self.members[number].start(self.members)
+        self.members[number].start(self.members, *self._options)
         self._await_healthy(self.members[number])
 
     def __enter__(self) -> Self:
         for member in self.members:
-            member.start(self.members)
+            member.start(self.members, *self._options)
         for member in self.members:
             self._await_healthy(member)
         return self

@@ -15,6 +15,7 @@ from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, Unreachable
 from alcove.client.leader import (
+    PAUSED_SECONDS_MAX,
     LeaderElector,
     LeaderTiming,
     LeasePolicy,
@@ -163,17 +164,91 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(lead(a, 1_000, log))
             await asyncio.sleep(1)
-            tasks.create_task(lead(b, 5, log))
+            tasks.create_task(lead(b, 60, log))
             await asyncio.sleep(20)
             cut_off.away = True
             a.check()
             await asyncio.sleep(TIMING.deadline_seconds)
             with pytest.raises(NotPermitted):
                 a.check()
+            stopped = asyncio.get_running_loop().time()
             assert not b.is_leading
-        assert [(name, what) for name, what, _ in log] == [("a", "leads"), ("a", "lost"), ("b", "leads")]
-        assert log[2][2] - log[1][2] >= TIMING.lease_seconds - TIMING.deadline_seconds - TIMING.renew_seconds
-        assert log[2][2] - 21 <= TIMING.lease_seconds + 2 * TIMING.renew_seconds
+            await asyncio.sleep(TIMING.lease_seconds)
+            assert b.is_leading
+            cut_off.away = False
+        assert [(name, what) for name, what, _ in log] == [("a", "leads"), ("b", "leads"), ("a", "lost")]
+        assert log[1][2] - stopped >= TIMING.lease_seconds - TIMING.deadline_seconds - TIMING.renew_seconds
+        assert log[1][2] - 21 <= TIMING.lease_seconds + 2 * TIMING.renew_seconds
+
+    two(scenario)
+
+
+def test_a_term_goes_on_after_a_restart_of_the_server_and_writes_nothing_meanwhile() -> None:
+    """Whoever leads would have to read everything again, and so would another."""
+
+    async def scenario(a: LeaderElector, b: LeaderElector, *clients: OneLease) -> None:
+        waiting = asyncio.create_task(lead(b, 5, []))
+        async with a.leading() as lost:
+            fence = a.fence
+            await asyncio.sleep(10 * TIMING.renew_seconds)
+            for client in clients:
+                client.away = True
+            await asyncio.sleep(PAUSED_SECONDS_MAX - TIMING.lease_seconds)
+            with pytest.raises(NotPermitted):
+                a.check()
+            with pytest.raises(NotPermitted):
+                await a.confirm()
+            for client in reversed(clients):
+                client.away = False  # Another may be the first that sees the server again.
+            await asyncio.sleep(2 * TIMING.renew_seconds)
+            a.check()
+            await a.confirm()
+            assert a.fence == fence and not lost.is_set() and not b.is_leading
+        await waiting
+
+    two(scenario)
+
+
+def test_a_paused_leader_whose_lease_was_taken_and_released_meanwhile_has_lost_it() -> None:
+    async def scenario(a: LeaderElector, b: LeaderElector, cut_off: OneLease, _b: OneLease) -> None:
+        async with a.leading() as lost:
+            await asyncio.sleep(TIMING.renew_seconds)
+            cut_off.away = True
+            await lead(b, 5, [])
+            assert not lost.is_set() and not a.is_leading
+            cut_off.away = False
+            async with asyncio.timeout(2 * TIMING.renew_seconds):
+                await lost.wait()
+            with pytest.raises(NotPermitted):
+                a.check()
+
+    two(scenario)
+
+
+def test_a_leader_that_is_paused_for_longer_than_watches_can_resume_gives_up() -> None:
+    async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
+        async with a.leading() as lost:
+            cut_off.away = True
+            async with asyncio.timeout(PAUSED_SECONDS_MAX + TIMING.lease_seconds):
+                await lost.wait()
+
+    two(scenario)
+
+
+def test_the_time_in_which_a_lease_could_not_be_seen_does_not_count() -> None:
+    async def scenario(a: LeaderElector, b: LeaderElector, dead: OneLease, other: OneLease) -> None:
+        now = asyncio.get_running_loop().time
+        log: list[tuple[str, str, float]] = []
+        async with a.leading():
+            waiting = asyncio.create_task(lead(b, 5, log))
+            await asyncio.sleep(2 * TIMING.renew_seconds)
+            dead.away = other.away = True
+            died = now()
+            await asyncio.sleep(100)
+            other.away = False
+            await waiting
+        away = 100 - TIMING.renew_seconds
+        assert away <= log[0][2] - died - TIMING.lease_seconds <= 100 + 2 * TIMING.renew_seconds
 
     two(scenario)
 

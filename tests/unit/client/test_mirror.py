@@ -120,6 +120,38 @@ async def test_subscribers_get_old_and_new_object_and_cannot_stop_each_other(mir
     assert changes[1].obj["metadata"]["labels"] == {"app": "new"}
 
 
+async def test_others_run_while_a_subscriber_is_told_what_exists(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a million objects a leader would not renew its lease for half a minute."""
+    monkeypatch.setattr("alcove.client.mirror.TURN_SECONDS", 0.0)
+    home = mirror.add_plane(HOME)
+    for name in ("v", "w", "x"):
+        put(home, pod("a", name))
+    told: list[tuple[ChangeType, str, str]] = []
+
+    def note(change: ObjectChange) -> None:
+        told.append((change.kind, change.key.name, change.obj["metadata"]["resourceVersion"]))
+
+    async def change() -> None:
+        assert [name for _, name, _ in told] == ["v"]
+        put(home, pod("a", "w", 5))
+        home.remove(pod("a", "x", 6), Revision(6))
+        put(home, pod("b", "y", 7))
+
+    changing = asyncio.create_task(change())
+    await mirror.subscribe_in_turns(note)
+    await changing
+    assert told[:4] == [
+        (ChangeType.ADDED, "v", "1"),
+        (ChangeType.UPDATED, "w", "5"),
+        (ChangeType.DELETED, "x", "6"),
+        (ChangeType.ADDED, "y", "7"),
+    ]
+    assert told[4] == (ChangeType.ADDED, "w", "5")
+    assert not [each for each in told[4:] if each[1] == "x"]
+
+
 async def test_when_a_plane_leaves_its_objects_are_reported_as_deleted(mirror: Mirror) -> None:
     changes: list[tuple[ChangeType, PlaneId]] = []
     for plane in (HOME, PlaneId("b")):

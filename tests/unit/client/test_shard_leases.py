@@ -112,7 +112,12 @@ class Process:
     def __init__(self, shared: dict[str, Object], name: str, count: int, clock: VirtualClock) -> None:
         self.transport = Leases(shared)
         self.leases = ShardLeases(Client(self.transport), "l", name, count, clock, TIMING)
-        self.working: set[int] = set()
+        self._terms: set[int] = set()
+
+    @property
+    def working(self) -> set[int]:
+        """The shards that it works for; what is paused writes nothing."""
+        return {index for index in self._terms if self.leases.electors[index].is_leading}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -128,11 +133,11 @@ class Process:
         while True:
             async with self.leases.electors[index].leading() as lost:
                 if await self.leases.is_only_division():
-                    self.working.add(index)
+                    self._terms.add(index)
                     try:
                         await lost.wait()
                     finally:
-                        self.working.discard(index)
+                        self._terms.discard(index)
             await asyncio.sleep(1)
 
 

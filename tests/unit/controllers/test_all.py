@@ -4,6 +4,7 @@ import copy
 import time
 from functools import partial
 from itertools import count
+from typing import Self
 
 from alcove.api.ids import SYSTEM, Revision
 from alcove.api.kinds.mizar import OWNER_LABEL
@@ -80,7 +81,7 @@ async def test_a_tenant_and_its_plane_are_of_the_shard_of_its_name() -> None:
 
 async def test_an_address_is_of_the_shard_of_who_has_it() -> None:
     async with Planes() as planes:
-        mirrors = FullMirrors(planes)
+        mirrors = await FullMirrors.over(planes)
         [orphans] = [each for each in mirrors.controllers if isinstance(each, OrphanController)]
         mirrors.add(VPC_ENDPOINTS, SYSTEM, "of-a-pod", spec={"pod": "acme/default/web"})
         mirrors.add(VPC_ENDPOINTS, SYSTEM, "of-a-gateway", spec={"pod": "gateway on n1"})
@@ -92,7 +93,7 @@ async def test_what_concerns_a_tenant_is_reconciled_in_its_shard() -> None:
     """Other shards do not have its objects: to them it would look empty. Only what works with ring0's objects alone, which all
     shards have, may be elsewhere."""
     async with Planes() as planes:
-        mirrors = FullMirrors(planes)
+        mirrors = await FullMirrors.over(planes)
         mirrors.add_tenant("acme")
         mirrors.remove(TENANTS, SYSTEM, "acme")
         found = {(each.name, each.tenant_of(key)) for each, key in mirrors.keys if not each.is_ring0}
@@ -113,11 +114,16 @@ class FullMirrors:
                 self._parts.setdefault(mirror.selection.resource, []).append(part)
         self.enqueued = 0
         self.keys: list[tuple[Controller, ObjectKey]] = []
-        for controller in self.controllers:
+
+    @classmethod
+    async def over(cls, planes: Planes) -> Self:
+        made = cls(planes)
+        for controller in made.controllers:
             for source in controller.sources:
-                source.subscribe(partial(self._enqueue, controller, source))
-        self.add(VPCS, SYSTEM, DEFAULT_VPC, spec={"vni": 1, "status": "Provisioned"})
-        self.add(SUBNETS, SYSTEM, DEFAULT_SUBNET, spec={"vpc": DEFAULT_VPC, "status": "Provisioned"})
+                await source.subscribe(partial(made._enqueue, controller, source))
+        made.add(VPCS, SYSTEM, DEFAULT_VPC, spec={"vni": 1, "status": "Provisioned"})
+        made.add(SUBNETS, SYSTEM, DEFAULT_SUBNET, spec={"vpc": DEFAULT_VPC, "status": "Provisioned"})
+        return made
 
     def _enqueue(self, controller: Controller, source: WatchSource, change: ObjectChange) -> None:
         keys = list(source.keys(change))
@@ -171,7 +177,7 @@ class FullMirrors:
 async def reads_of_changes(tenants: int) -> tuple[int, int]:
     """What is read and enqueued for one more tenant and a node that comes, is lost and goes."""
     async with Planes() as planes:
-        mirrors = FullMirrors(planes)
+        mirrors = await FullMirrors.over(planes)
         for number in range(tenants):
             mirrors.add_tenant(f"t{number}")
         mirrors.enqueued = 0

@@ -241,7 +241,7 @@ VERDICTS: list[tuple[Result | Exception, ReconcileOutcome]] = [
     (ValueError("bug"), ReconcileOutcome.FAILED),
     (TimeoutError(), ReconcileOutcome.FAILED),
     (PlaneLeft("b"), ReconcileOutcome.DROPPED),
-    (NotPermitted("no lease"), ReconcileOutcome.DROPPED),
+    (NotPermitted("no lease"), ReconcileOutcome.AWAY),
     (terminating(), ReconcileOutcome.DROPPED),
     (NotFound.of(GroupResource("", "namespaces"), "n"), ReconcileOutcome.OUTDATED),
     (NotFound.of(GroupResource("", "tenants"), "t"), ReconcileOutcome.OUTDATED),

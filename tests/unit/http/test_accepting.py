@@ -328,7 +328,7 @@ def test_a_connection_that_is_closed_while_its_transport_is_made_is_lost_for_its
                 events.append("lost")
 
         acceptor = accepting.Acceptor(Evicted, table, tls, HttpLimits(), ReadingTurns())
-        await acceptor.listen(["127.0.0.1"], 0)
+        acceptor.accept(await accepting.listen(["127.0.0.1"], 0))
         with contextlib.suppress(ConnectionError):
             reader, _ = await asyncio.open_connection("127.0.0.1", acceptor.port, ssl=trusting())
             await reader.read()

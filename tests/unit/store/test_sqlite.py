@@ -222,7 +222,7 @@ async def test_the_first_commit_after_a_start_knows_every_key(tmp_path: Path, is
     await first.close()
     second = await SqliteStore.open(tmp_path / "store.db")
     requests = record_reads(second)
-    assert len((await second.snapshot(old)).records) == 3
+    assert len([record async for page in second.pages(old) for record in page]) == 3
     if is_compacted:
         await second.compact(changed)
     for name, revision in (("a", changed), ("b", old), ("c", made), ("gone", ABSENT)):

@@ -16,7 +16,7 @@ from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventTyp
 from alcove.apiserver.cache.history import Histories
 from alcove.apiserver.cache.recent import RecentEntries
 from alcove.apiserver.cache.snapshot import CacheSnapshot, Namespaces
-from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
+from alcove.store.base import Compacted, FeedLagged, Store, StoreChangeType, StoreEvent
 
 HISTORY_EVENTS_LOADED_MAX = 20_000
 """Events of all tenants that are loaded at the start; a watch that resumes before them gets `Expired`."""
@@ -97,17 +97,31 @@ class Cache:
 
     async def _load(self) -> Revision:
         """Loads the oldest state that the store retains, so that watches can resume across a restart. Returns the
-        newest revision. The snapshot's memory is freed with this call: it is as large as all objects."""
+        newest revision."""
         newest = await self._store.revision()
-        oldest = max(await self._store.compacted(), newest - HISTORY_EVENTS_LOADED_MAX, 0)
-        snapshot = await self._store.snapshot(Revision(oldest))
-        self._floor = self.revision = snapshot.revision
-        for record in snapshot.records:
-            entry = CacheEntry(record.key, record.revision, record.body, self._recent)
-            self._recent.written(entry)
-            self._collection(record.key.resource).load(entry)
-            self._count_stored(entry.key.tenant, entry.length)
+        oldest = Revision(max(await self._store.compacted(), newest - HISTORY_EVENTS_LOADED_MAX, 0))
+        try:
+            await self._load_state(oldest)
+        except Compacted:
+            # By another server, while it was read. What is newest now is retained long enough to be read.
+            newest = await self._store.revision()
+            await self._load_state(newest)
         return newest
+
+    async def _load_state(self, at: Revision) -> None:
+        """Raises Compacted."""
+        self._collections.clear()
+        self._stored_bytes.clear()
+        self._recent.clear()
+        self._floor = self.revision = at
+        async for page in self._store.pages(at):
+            for record in page:
+                entry = CacheEntry(record.key, record.revision, record.body, self._recent)
+                self._recent.written(entry)
+                self._collection(record.key.resource).load(entry)
+                self._count_stored(entry.key.tenant, entry.length)
+            # Pages may be there already, and then nothing waits: whoever asks meanwhile gets an answer.
+            await asyncio.sleep(0)
 
     async def _apply_feed(self, newest: Revision) -> None:
         async with self._store.feed(self.revision) as feed:

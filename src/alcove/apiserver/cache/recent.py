@@ -44,6 +44,10 @@ class RecentEntries:
     def written(self, entry: CacheEntry) -> None:
         self._written.append(entry)
 
+    def clear(self) -> None:
+        """Forgets all entries."""
+        self._written.clear()
+
     def decoded(self, entry: CacheEntry) -> None:
         """May be called in any thread."""
         size = max(entry.size, self._one_bytes_min)
