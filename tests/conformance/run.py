@@ -23,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ from alcove.testing.conformance import (
     outcomes,
     passing,
     read_list,
+    slowest,
     table,
     updated,
     write_list,
@@ -48,6 +50,7 @@ TENANT = "conformance"
 SERIAL = r"\[Serial\]|\[Disruptive\]"
 CONFORMANCE = r"\[Conformance\]"
 TOOLS = ("e2e.test", "ginkgo", "kubectl")
+SLOWEST = 20
 PAUSE = "registry.k8s.io/pause:3.10.2"
 
 
@@ -89,7 +92,7 @@ def main() -> int:
         ran = run(settings, path, "parallel", parallel, settings.procs) + run(
             settings, path, "serial", serial, 1
         )
-    for line in table(ran):
+    for line in (*table(ran), f"the {SLOWEST} that took longest:", *slowest(ran, SLOWEST)):
         say(line)
     for each in ran:
         if not each.passed:
@@ -129,8 +132,10 @@ def run(settings: Settings, path: Path, title: str, wanted: Sequence[str], procs
     command += [settings.tools / "e2e.test", "--", f"--kubeconfig={path}", "--provider=skeleton"]
     command += ["--allowed-not-ready-nodes=-1", f"--kubectl-path={settings.tools / 'kubectl'}"]
     command += ["--kube-api-content-type=application/json"]
+    begin = time.monotonic()
     with (settings.out / f"{title}.log").open("wb") as log:
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
+    say(f"{title}: took {time.monotonic() - begin:.0f} s")
     if not report.exists():
         sys.exit(f"ginkgo wrote no report; see {settings.out / title}.log")
     return outcomes(report.read_bytes())

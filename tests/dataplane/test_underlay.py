@@ -68,6 +68,23 @@ def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: LocalClus
         assert other.getsockname()[1] == one.port + 1
 
 
+def test_nodes_reach_a_registry_of_this_machine_that_ring0_has_named(one: LocalCluster) -> None:
+    """At the address of the underlay only, which exits keep from tenants' pods."""
+    address, port = str(one.gateway), one.port + 2
+    named = (f"{address}:{port}", f"192.0.2.77:{port + 1}")
+    underlay.make(replace(one, insecure_registries=named))
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    with ExitStack() as stack:
+        stack.callback(os.close, own)
+        node = inside_of(one.node(1), stack)
+        registry = stack.enter_context(tcp_server(own, address, port))
+        stack.enter_context(tcp_server(own, address, port + 1))
+        assert tcp_talks(node, address, port, registry)
+        assert connect(node, address, port + 1, timeout=0.3) is None
+        api = stack.enter_context(tcp_server(own, address, one.port))
+        assert tcp_talks(node, address, one.port, api), "as before"
+
+
 def test_nodes_have_no_ipv6_on_the_uplink(one: LocalCluster) -> None:
     interfaces = Path("/proc/net/if_inet6")
     assert not interfaces.exists() or one.uplink not in interfaces.read_text()

@@ -281,6 +281,20 @@ def test_schemas_that_are_not_structural_are_refused(tenant: Caller) -> None:
     assert answer.status == 422 and "rule" in answer.json["message"]
 
 
+def test_openapi_is_not_sent_to_a_client_that_has_it(tenant: Caller) -> None:
+    """Until a kind is added: it has megabytes, and clients that wait for a kind ask several times a second."""
+    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    cases = [("/openapi/v2", "*/*"), ("/openapi/v2", protobuf), ("/openapi/v3/apis/apps/v1", "*/*")]
+    tags = [tenant.get(path, accept=accept).headers["etag"] for path, accept in cases]
+    for (path, accept), tag in zip(cases, tags, strict=True):
+        answer = tenant.get(path, accept=accept, if_none_match=tag)
+        assert answer.status == 304 and not answer.body and answer.headers["etag"] == tag
+    assert len(set(tags)) == 3, "JSON is not protobuf"
+    assert tenant.post(CRDS, crd()).status == 201
+    answer = tenant.get("/openapi/v2", if_none_match=tags[0])
+    assert answer.status == 200 and "example.sea.v1.Ship" in answer.json["definitions"]
+
+
 @pytest.mark.parametrize("schema", [{"x-kubernetes-preserve-unknown-fields": True}, {}])
 def test_kubectl_refuses_no_field_of_a_kind_that_keeps_unknown_ones(
     tenant: Caller, schema: dict[str, Any]

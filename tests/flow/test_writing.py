@@ -196,7 +196,12 @@ def test_eviction_keeps_to_the_budget(tenant: Caller) -> None:
     refused = tenant.post(f"{PODS}/p/eviction", eviction)
     assert refused.status == 429 and "disruption budget" in refused.json["message"]
     assert refused.json["details"]["causes"][0]["reason"] == "DisruptionBudget"
-    tenant.patch(f"{budgets}/db/status", {"status": {"disruptionsAllowed": 1}})
+    # Clients try again by themselves while there is a Retry-After: their users were told after a hundred seconds.
+    assert "retry-after" not in refused.headers and "retryAfterSeconds" not in refused.json["details"]
+    tenant.patch(f"{budgets}/db/status", {"status": {"observedGeneration": 0}})
+    unknown = tenant.post(f"{PODS}/p/eviction", eviction)
+    assert unknown.status == 429 and unknown.headers["retry-after"] == "10"
+    tenant.patch(f"{budgets}/db/status", {"status": {"observedGeneration": 1, "disruptionsAllowed": 1}})
     assert tenant.post(f"{PODS}/p/eviction", eviction).status == 201
     assert tenant.get(f"{PODS}/p").status == 404
     assert tenant.get(f"{budgets}/db").json["status"]["disruptionsAllowed"] == 0

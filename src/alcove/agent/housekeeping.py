@@ -21,7 +21,7 @@ from alcove.agent.pods.pod_workers import PodWorkers
 from alcove.agent.pods.real_executor import RealPodExecutor
 from alcove.agent.pods.worker import PodWorker
 from alcove.agent.pressure import EvictionCandidate, FreeResources, StorageBounds
-from alcove.api.objects import Object
+from alcove.agent.volumes import downward
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ CHECK_SECONDS = 1.0
 MEASURE_SECONDS = 10.0
 """How often the storage of each pod is measured."""
 REFRESH_SECONDS = 60.0
+"""How often the volumes of each pod are refreshed. Those of a pod whose metadata has changed are refreshed at the next
+check."""
 COLLECT_SECONDS = 120.0
 AFTER_EVICTION_SECONDS = 20.0
 """Time until the next eviction: the evicted pod's resources must be released first."""
@@ -60,7 +62,8 @@ class NodeHousekeeping:
         self._clock = clock
         self._short_until = {"memory": 0.0, "disk": 0.0, "processes": 0.0}
         self._evict_after = 0.0
-        self._refreshed: dict[str, tuple[float, object]] = {}
+        self._refreshed: dict[str, float] = {}
+        """When the volumes of each pod were mounted or refreshed; monotonic clock."""
 
     def pressures(self) -> NodePressures:
         now = self._clock()
@@ -71,7 +74,7 @@ class NodeHousekeeping:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat(CHECK_SECONDS, self.check_pressure))
             tasks.create_task(self._repeat(MEASURE_SECONDS, self.evict_overflowing))
-            tasks.create_task(self._repeat(MEASURE_SECONDS, self._refresh))
+            tasks.create_task(self._repeat(CHECK_SECONDS, self.refresh_volumes))
             tasks.create_task(self._repeat(COLLECT_SECONDS, self._collect))
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -152,18 +155,17 @@ class NodeHousekeeping:
 
     # Volumes and images
 
-    async def _refresh(self) -> None:
+    async def refresh_volumes(self) -> None:
+        """Refreshes volumes that are due, or that may show metadata which the pod no longer has."""
         now = self._clock()
         previous, self._refreshed = self._refreshed, {}
         for worker in self._running():
-            name, metadata = worker.key.directory_name, _volume_metadata(worker.pod)
-            before = previous.get(name)
-            if before is None:
-                before = (now, metadata)  # The volumes were just mounted.
-            elif now - before[0] >= REFRESH_SECONDS or before[1] != metadata:
-                await worker.executor.refresh(worker.pod)
-                before = (now, metadata)
-            self._refreshed[name] = before
+            name, pod = worker.key.directory_name, worker.pod
+            refreshed_at, metadata = previous.get(name, now), downward.metadata(pod)
+            if now - refreshed_at >= REFRESH_SECONDS or worker.volume_metadata != metadata:
+                await worker.executor.refresh(pod)
+                worker.volume_metadata, refreshed_at = metadata, now
+            self._refreshed[name] = refreshed_at
 
     async def _collect(self) -> None:
         in_use = {
@@ -181,12 +183,6 @@ class NodeHousekeeping:
 def _lacking(free: FreeResources) -> dict[str, bool]:
     lacks_disk = free.lacks_disk or free.lacks_inodes
     return {"memory": free.lacks_memory, "disk": lacks_disk, "processes": free.lacks_processes}
-
-
-def _volume_metadata(pod: Object) -> object:
-    """The metadata that downward API volumes may show."""
-    metadata = pod["metadata"]
-    return (metadata.get("labels"), metadata.get("annotations"))
 
 
 class DiskUsage(Struct, frozen=True):

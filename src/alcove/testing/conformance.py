@@ -162,6 +162,12 @@ def table(ran: Iterable[SpecOutcome]) -> Iterator[str]:
     yield _row("all", ordered)
 
 
+def slowest(ran: Iterable[SpecOutcome], count: int) -> Iterator[str]:
+    """Lines of text: the tests that took longest, the longest first."""
+    for each in sorted(ran, key=lambda each: -each.seconds)[:count]:
+        yield f"{each.seconds:>7.0f} s  {each.name}"
+
+
 def _row(title: str, members: Sequence[SpecOutcome]) -> str:
     passed = sum(each.passed for each in members)
     seconds = sum(each.seconds for each in members)

@@ -14,6 +14,7 @@ from alcove.agent.cgroups import CgroupUsage
 from alcove.agent.file_trees import TreeUsage
 from alcove.agent.housekeeping import (
     AFTER_EVICTION_SECONDS,
+    REFRESH_SECONDS,
     RELIEVED_SECONDS,
     DiskUsage,
     NodeHousekeeping,
@@ -26,7 +27,10 @@ from alcove.agent.pod_storage import PodStorage
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.view import PodRuntimeView, PodTermination, TerminationCause
 from alcove.agent.pressure import POD_FILES_MAX, POD_STORAGE_BYTES_MAX, FreeResources, StorageBounds
+from alcove.agent.volumes import downward
+from alcove.agent.volumes.downward import DownwardMetadata
 from alcove.api.ids import TenantId
+from alcove.api.objects import Object
 from alcove.client.keys import HOME, ObjectKey
 
 FINE = FreeResources(1 << 33, 1 << 36, 1 << 37, 30_000, 32_768)
@@ -36,8 +40,14 @@ NO_MEMORY = FreeResources(1 << 20, 1 << 36, 1 << 37, 30_000, 32_768)
 class Worker:
     def __init__(self, name: str) -> None:
         self.key = PodKey(HOME, TenantId("t"), "n", name, f"uid-{name}")
-        self.pod = {"metadata": {"name": name}, "spec": {"containers": [{"name": "a"}]}}
+        self.pod: Object = {"metadata": {"name": name}, "spec": {"containers": [{"name": "a"}]}}
         self.view = PodRuntimeView(is_set_up=True)
+        self.volume_metadata = DownwardMetadata()
+        self.refreshed: list[Object] = []
+        self.executor = SimpleNamespace(refresh=self._refresh)
+
+    async def _refresh(self, pod: Object) -> None:
+        self.refreshed.append(pod)
 
     def fail(self, reason: str, message: str, grace_seconds: float) -> None:
         self.view.end = PodTermination(TerminationCause.FAILED, grace_seconds, reason, message)
@@ -127,6 +137,28 @@ async def test_no_pod_is_evicted_without_pressure(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pressure, "measure", lambda _data: FINE)
     await node.housekeeping.check_pressure()
     assert not node.ended() and node.housekeeping.pressures() == NodePressures()
+
+
+async def test_a_label_that_changes_right_after_a_pods_start_is_in_its_volume_at_the_next_check() -> None:
+    """It was missed until the volume was refreshed anyway, a minute later."""
+    node = Node({"a": 0, "other": 0})
+    worker, other = node.workers
+    worker.pod["spec"]["volumes"] = [{"name": "v", "downwardAPI": {"items": []}}]
+    worker.volume_metadata = downward.metadata(worker.pod)
+    for each in node.workers:
+        each.pod = {**each.pod, "metadata": {**each.pod["metadata"], "labels": {"key": "new"}}}
+    await node.housekeeping.refresh_volumes()
+    await node.housekeeping.refresh_volumes()
+    assert worker.refreshed == [worker.pod], "once"
+    assert not other.refreshed, "no volume of it shows labels"
+
+
+async def test_volumes_are_refreshed_each_minute() -> None:
+    node = Node({"a": 0})
+    for seconds, times in ((0.0, 0), (REFRESH_SECONDS - 1, 0), (1.0, 1), (1.0, 1), (REFRESH_SECONDS, 2)):
+        node.now += seconds
+        await node.housekeeping.refresh_volumes()
+        assert len(node.workers[0].refreshed) == times
 
 
 @pytest.mark.parametrize(

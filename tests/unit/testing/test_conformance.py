@@ -12,6 +12,7 @@ from alcove.testing.conformance import (
     groups,
     outcomes,
     read_list,
+    slowest,
     table,
     updated,
     write_list,
@@ -87,3 +88,8 @@ def test_groups_come_with_their_tests_the_largest_first() -> None:
         ("apps", {name: listed[name] for name in (APPS, other)}),
         ("storage", {STORAGE: frozenset()}),
     ]
+
+
+def test_the_tests_that_took_longest_come_first() -> None:
+    ran = [SpecOutcome(STORAGE, True, 3.0), SpecOutcome(APPS, False, 61.0), SpecOutcome(NODE, True, 2.0)]
+    assert [line.split(maxsplit=2) for line in slowest(ran, 2)] == [["61", "s", APPS], ["3", "s", STORAGE]]

@@ -45,6 +45,8 @@ from alcove.agent.pods.worker_context import NORMAL, WARNING, WorkerContext
 from alcove.agent.runtime.base import (
     RuntimeFailure,
 )
+from alcove.agent.volumes import downward
+from alcove.agent.volumes.downward import DownwardMetadata
 from alcove.api import meta, objects
 from alcove.api.objects import Object
 from alcove.component import request_ids
@@ -73,6 +75,9 @@ class PodWorker:
         self._writer = writer
         self._context = context
         self._woken = asyncio.Event()
+        self.volume_metadata = None if view.sandbox is None else DownwardMetadata()
+        """The metadata that the pod's volumes show: as it was when they were mounted, or last refreshed. Empty for those
+        that an earlier agent mounted, which are refreshed for that. None until they are mounted."""
         self.cleaned = asyncio.Event()
         """Set when everything of the pod has been removed from the node."""
         self._tasks = asyncio.TaskGroup()
@@ -232,6 +237,8 @@ class PodWorker:
     async def _do(self, step: Step) -> None:
         match step:
             case SetUpPod():
+                if self.volume_metadata is None:  # Volumes that are mounted keep their contents.
+                    self.volume_metadata = downward.metadata(self.pod)
                 if self.view.resize.allocated is None:
                     self.view.resize.allocated = resizing.reported_resources(self.pod)
                 await self._context.admission.admit(self.key, self._allocated_pod)

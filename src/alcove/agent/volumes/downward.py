@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api import objects, quantity
 from alcove.api.objects import Object
@@ -19,6 +21,24 @@ _PLAIN = {
 }
 _ADDRESSES = {"status.hostIPs": "hostIPs", "status.podIPs": "podIPs"}
 _SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+
+
+class DownwardMetadata(Struct, frozen=True):
+    """The metadata that volumes of a pod can show, and that changes while it runs; empty if no volume shows any."""
+
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+def metadata(pod: Object) -> DownwardMetadata:
+    if any(map(_is_downward, objects.get(pod, "spec", "volumes", default=()))):
+        return DownwardMetadata(objects.labels(pod), objects.annotations(pod))
+    return DownwardMetadata()
+
+
+def _is_downward(volume: Object) -> bool:
+    parts = objects.get(volume, "projected", "sources", default=())
+    return "downwardAPI" in volume or any("downwardAPI" in each for each in parts)
 
 
 def field(pod: Object, path: str) -> str:

@@ -82,26 +82,31 @@ class OpenApi:
         if kinds is None:
             raise NotFound.path()
         kinds_hash = await self._compute(call, lambda: _hash(kinds))
+        if _is_current(call, kinds_hash):
+            return _response(304, b"", JSON, kinds_hash)
         body = await self._document(
             call, f"{path} {kinds_hash}", lambda: orjson.dumps(version_document(kinds))
         )
-        return HttpResponse(200, body, JSON, [(b"ETag", b'"%b"' % kinds_hash.encode())])
+        return _response(200, body, JSON, kinds_hash)
 
     async def everything(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v2, as JSON or protobuf."""
         kinds = visible(self._kinds.all(call.tenant), call.tenant)
         found = await self._found(call, "/openapi/v2")
-        cache_key = (
-            f"v2 {await self._compute(call, lambda: _hash(kinds, [body or b'' for _, body in found]))}"
-        )
-        if _PROTOBUF not in call.request.headers.get("accept", ""):
-            body = await self._document(
-                call, cache_key, lambda: orjson.dumps(merging.merge_v2(whole_document(kinds), found))
-            )
-            return HttpResponse(200, body, JSON)
-        body = await self._document(call, f"{cache_key} protobuf", lambda: _protobuf(kinds, found))
+        kinds_hash = await self._compute(call, lambda: _hash(kinds, [body or b"" for _, body in found]))
+        is_protobuf = _PROTOBUF in call.request.headers.get("accept", "")
         # The name in the Accept header is not a valid media type: the response has a dot instead of the @.
-        return HttpResponse(200, body, _PROTOBUF.replace("@", ".").encode())
+        media_type = _PROTOBUF.replace("@", ".").encode() if is_protobuf else JSON
+        tag = f"{kinds_hash}-protobuf" if is_protobuf else kinds_hash
+        if _is_current(call, tag):
+            return _response(304, b"", media_type, tag)
+
+        def make() -> bytes:
+            if is_protobuf:
+                return _protobuf(kinds, found)
+            return orjson.dumps(merging.merge_v2(whole_document(kinds), found))
+
+        return _response(200, await self._document(call, f"v2 {tag}", make), media_type, tag)
 
     async def _found(self, call: ApiCall, path: str) -> merging.Found:
         """The documents of the tenant's extension servers at `path`."""
@@ -121,6 +126,15 @@ class OpenApi:
             body = await self._compute(call, lambda: self._cached.get(cache_key) or make())
             self._cached.put(call.identity.tenant, cache_key, body, len(body))
         return body
+
+
+def _is_current(call: ApiCall, tag: str) -> bool:
+    """Whether the client has this document already: clients ask often, and it has megabytes."""
+    return call.request.headers.get("if-none-match", "") == f'"{tag}"'
+
+
+def _response(status: int, body: bytes, media_type: bytes, tag: str) -> HttpResponse:
+    return HttpResponse(status, body, media_type, [(b"ETag", f'"{tag}"'.encode()), (b"Vary", b"Accept")])
 
 
 def _by_version(kinds: Sequence[Kind]) -> dict[str, list[Kind]]:

@@ -38,6 +38,8 @@ EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 
 MAY_BIND = "alcove.io/may-bind"
 """The annotation of a Tenant whose users may bind pods if it is "true"."""
+EVICT_AGAIN_SECONDS = 10
+"""When clients try an eviction again whose budget is being processed."""
 _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
 _DISRUPTED = "DisruptionTarget"
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
@@ -151,7 +153,9 @@ async def evict(services: ApiServerServices, call: ApiCall) -> HttpResponse:
         also = [] if budget is None else [_reduce_budget(services, budget, entry)]
         if await _try_evict(services, call, options, also):
             return json_response(201, _SUCCESS)
-    raise _too_many("the pod's disruption budget is changing too fast; try again")
+    raise _too_many(
+        "the pod's disruption budget is changing too fast; try again", retry_after_seconds=EVICT_AGAIN_SECONDS
+    )
 
 
 async def _try_evict(
@@ -228,8 +232,11 @@ def _reduce_budget(services: ApiServerServices, budget: CacheEntry, pod: CacheEn
         raise _too_many(
             "Cannot evict pod as it would violate the pod's disruption budget.",
             f"The disruption budget {budget.key.name} is still being processed by the server.",
+            EVICT_AGAIN_SECONDS,
         )
     if status.get("disruptionsAllowed", 0) < 1:
+        # Without Retry-After, as in Kubernetes: clients would wait and try again by themselves, for minutes, instead of
+        # telling their users.
         raise _too_many(
             "Cannot evict pod as it would violate the pod's disruption budget.",
             f"The disruption budget {budget.key.name} needs {status.get('desiredHealthy', 0)} healthy pods "
@@ -244,9 +251,9 @@ def _reduce_budget(services: ApiServerServices, budget: CacheEntry, pod: CacheEn
     )
 
 
-def _too_many(message: str, cause: str = "") -> TooManyRequests:
+def _too_many(message: str, cause: str = "", retry_after_seconds: int = 0) -> TooManyRequests:
     causes = (StatusCause("DisruptionBudget", cause),) if cause else ()
-    return TooManyRequests(message, Details(causes=causes, retry_after_seconds=10))
+    return TooManyRequests(message, Details(causes=causes, retry_after_seconds=retry_after_seconds))
 
 
 _PREPARE = {

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from alcove.agent.images.registry_dialer import targets_of
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.errors import KernelRefused
 from alcove.dataplane.namespaces import inside
@@ -62,6 +63,10 @@ def remove(cluster: LocalCluster) -> None:
 def rules(cluster: LocalCluster) -> str:
     """The nftables rules: masquerading for egress, and what nodes may not reach."""
     link = cluster.uplink
+    # Only at this address, which the exits of nodes keep from tenants' pods; they could reach the machine's others.
+    named = (target for each in cluster.insecure_registries for target in targets_of(each))
+    registries = sorted({port for host, port in named if host == str(cluster.gateway)})
+    ports = ", ".join(map(str, (cluster.port, *registries)))
     return f"""\
 table ip {cluster.table}
 delete table ip {cluster.table}
@@ -79,7 +84,7 @@ table ip {cluster.table} {{
         type filter hook input priority filter
         iifname != "{link}" accept
         ct state established,related accept
-        tcp dport {cluster.port} ip daddr {cluster.gateway} accept comment "the API"
+        tcp dport {{ {ports} }} ip daddr {cluster.gateway} accept comment "the API, registries"
         meta l4proto icmp accept
         meta l4proto {{ tcp, udp }} th dport 53 accept comment "this machine's resolver, if it has one"
         drop comment "tenants' traffic must not reach this machine's services"

@@ -19,6 +19,8 @@ from alcove.agent.pods.worker import PodWorker
 from alcove.agent.pods.worker_context import WorkerContext
 from alcove.agent.runtime.base import ContainerId, ContainerSpec, ContainerStatus, CreateFailed, Isolation
 from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.volumes import downward
+from alcove.agent.volumes.downward import DownwardMetadata
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client
@@ -537,3 +539,39 @@ def test_a_container_that_restarts_while_a_resize_is_pending_gets_what_was_alloc
             assert status["restartCount"] == 1 and status["resources"] == {"requests": {"cpu": "1"}}
 
     play(scene)
+
+
+LABELS_VOLUME = {
+    "name": "podinfo",
+    "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]},
+}
+
+
+def test_a_label_that_changes_after_the_volumes_are_mounted_is_not_taken_for_shown() -> None:
+    async def scene(stage: Stage) -> None:
+        worker = stage.hire()
+        async with working(worker):
+            changed = {**stage.pod, "metadata": {**stage.pod["metadata"], "labels": {"key": "new"}}}
+            worker.change(changed)
+            await asyncio.sleep(0.05)
+            assert worker.volume_metadata == downward.metadata(stage.pod)
+            # The sandbox is made anew, and set up again: volumes keep their contents.
+            stage.runtime.end("0", 1)
+            await asyncio.sleep(0.05)
+            assert stage.runtime.starts.count("0") + stage.runtime.starts.count("1") == 2
+            assert worker.volume_metadata == downward.metadata(stage.pod)
+
+    play(scene, volumes=[LABELS_VOLUME])
+
+
+def test_what_the_volumes_of_an_adopted_pod_show_is_unknown() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.pod["metadata"]["labels"] = {"key": "new"}
+        async with working(stage.hire()):
+            pass
+        worker = stage.hire(found=True)
+        async with working(worker):
+            assert worker.view.is_set_up
+            assert worker.volume_metadata == DownwardMetadata() != downward.metadata(stage.pod)
+
+    play(scene, volumes=[LABELS_VOLUME])

@@ -3,6 +3,7 @@
 import pytest
 
 from alcove.agent.volumes import downward
+from alcove.agent.volumes.downward import DownwardMetadata
 from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object
 
@@ -95,3 +96,19 @@ def test_a_limit_that_only_the_pod_has_is_each_containers() -> None:
     ref = {"containerName": "app", "resource": "limits.memory", "divisor": "1Mi"}
     assert downward.resource(pod, ref, {"memory": "1Gi"}) == "64"
     assert downward.resource(pod, {**ref, "resource": "limits.cpu", "divisor": "1"}, {"cpu": "4"}) == "4"
+
+
+@pytest.mark.parametrize(
+    ("volume", "is_shown"),
+    [
+        ({"downwardAPI": {"items": []}}, True),
+        ({"projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {"items": []}}]}}, True),
+        ({"projected": {"sources": [{"secret": {"name": "s"}}]}}, False),
+        ({"projected": {}}, False),
+        ({"configMap": {"name": "c"}}, False),
+    ],
+)
+def test_metadata_counts_only_where_a_volume_can_show_it(volume: Object, is_shown: bool) -> None:
+    pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"volumes": [{"name": "v", **volume}]}}
+    assert (downward.metadata(pod) == DownwardMetadata({"a": "b"})) is is_shown
+    assert (downward.metadata(pod) == DownwardMetadata()) is not is_shown
