@@ -36,7 +36,10 @@ class WorkerServer(LocalServer):
         found: dict[int, int] = {}
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             for child in (task / "children").read_text().split():
-                command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+                try:
+                    command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+                except FileNotFoundError:
+                    continue  # It has exited since.
                 if b"alcove.processes.worker_main" in command:
                     found[int(command[command.index(b"alcove.processes.worker_main") + 2])] = int(child)
         return found
