@@ -53,7 +53,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
         self._protocol.connection_made(self)
-        self._received()  # The peer may have sent more than the end of its handshake.
+        if self._session.incoming.pending:
+            # The peer has sent more than the end of its handshake. Not now: uvloop begins to read after this, also if reading was
+            # paused meanwhile, and data that waits for its turn would be received without end.
+            asyncio.get_running_loop().call_soon(self._received)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint

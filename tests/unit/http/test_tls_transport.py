@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -48,8 +48,14 @@ def contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 @asynccontextmanager
-async def connected(directory: Path, protocol: Received) -> AsyncIterator[tuple[TlsSession, socket.socket]]:
-    """The session and socket of the peer of a connection with this protocol."""
+async def connected(
+    directory: Path,
+    protocol: Received,
+    sent: bytes = b"",
+    schedule: Callable[[TlsTransport], None] | None = None,
+) -> AsyncIterator[tuple[TlsSession, socket.socket]]:
+    """The session and socket of the peer of a connection with this protocol. The peer has `sent` something with the end of
+    its handshake."""
     sessions = []
     for context, is_server in zip(contexts(directory), (True, False), strict=True):
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -62,14 +68,48 @@ async def connected(directory: Path, protocol: Received) -> AsyncIterator[tuple[
         except ssl.SSLWantReadError:
             pass
         peer.incoming.write(own.outgoing.read())
+    if sent:
+        client.tls.write(sent)
+        server.incoming.write(client.outgoing.read())
     ours, theirs = socket.socketpair()
     loop = asyncio.get_running_loop()
     ours.setblocking(False)
-    await loop.create_connection(lambda: TlsTransport(server, protocol), sock=ours)
+    await loop.create_connection(lambda: TlsTransport(server, protocol, schedule=schedule), sock=ours)
     with theirs:
         yield client, theirs
         protocol.transport.abort()
         await protocol.lost.wait()
+
+
+def test_data_that_waits_for_its_turn_is_not_received_without_end(tmp_path: Path) -> None:
+    """Also if the first of it came with the end of the handshake: uvloop begins to read after `connection_made`."""
+    data = b"x" * 4_096
+
+    async def flood() -> tuple[int, list[bytes]]:
+        protocol, transports = Received(), list[TlsTransport]()
+
+        def schedule(transport: TlsTransport) -> None:
+            transports.append(transport)
+            transport.read_later()
+
+        async with connected(tmp_path, protocol, data, schedule) as (client, peer):
+            peer.setblocking(False)
+            accepted = 0
+            while accepted < 4 << 20:
+                client.tls.write(data)
+                try:
+                    async with asyncio.timeout(0.5):
+                        await asyncio.get_running_loop().sock_sendall(peer, client.outgoing.read())
+                except TimeoutError:
+                    break  # Nothing more is received.
+                accepted += len(data)
+            before = list(protocol.data)
+            transports[0].read_now()
+            return accepted, [*before, protocol.data[0]]
+
+    accepted, received = uvloop.run(flood())
+    assert accepted < 4 << 20
+    assert received == [data], "only when it is its turn"
 
 
 def test_nothing_is_delivered_while_reading_is_paused(tmp_path: Path) -> None:
