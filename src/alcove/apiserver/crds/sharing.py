@@ -5,11 +5,9 @@ tenant, hides the tenant's CRD of the same name, and can be changed by ring0 onl
 belong to each tenant separately.
 """
 
-from collections.abc import Iterator
-
 from alcove.api.errors import Details, Forbidden
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.objects import Object, labels, name
+from alcove.api.objects import Object, labels
 from alcove.api.resources import CRDS
 from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.reader import CacheReader
@@ -31,19 +29,9 @@ def shared(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | Non
     return crd if crd is not None and is_forced(crd) else None
 
 
-def served(reader: CacheReader, tenant: TenantId) -> Iterator[Object]:
+def served(reader: CacheReader, tenant: TenantId) -> list[Object]:
     """All CRDs that the tenant is served: ring0's shared ones, then the tenant's that are not hidden."""
-    if tenant == SYSTEM:
-        yield from reader.list(SYSTEM, CRDS)
-        return
-    hidden: set[str] = set()
-    for crd in reader.list(SYSTEM, CRDS):
-        if is_forced(crd):
-            hidden.add(name(crd))
-            yield crd
-    for crd in reader.list(tenant, CRDS):
-        if name(crd) not in hidden:
-            yield crd
+    return [entry.object for entry in served_entries(reader, tenant)]
 
 
 def served_entries(reader: CacheReader, tenant: TenantId) -> list[CacheEntry]:
