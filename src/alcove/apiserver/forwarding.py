@@ -86,7 +86,7 @@ class RequestForwarder(Generic[S]):
             idle = self._connections.take_idle(call.tenant, server) if request.upload is None else None
             if idle is not None:
                 try:
-                    return await self._exchange(request, idle, target, headers)
+                    return await exchange(request, idle, target, headers)
                 except RequestNotSent:
                     pass
                 except ConnectionError:
@@ -94,20 +94,7 @@ class RequestForwarder(Generic[S]):
                     if request.method not in _REPEATABLE:
                         raise
             connection = await self._connections.open(call.tenant, server)
-            return await self._exchange(request, connection, target, headers)
-
-    async def _exchange(
-        self, request: HttpRequest, connection: HttpClientConnection, target: str, headers: list[HeaderField]
-    ) -> HttpClientConnection:
-        connection.begin(request.method, target, headers, request.body)
-        if request.upload is not None:
-            BodySender(request.upload, connection)
-        try:
-            await connection.response()
-        except BaseException:
-            connection.abort()
-            raise
-        return connection
+            return await exchange(request, connection, target, headers)
 
     def _response(
         self,
@@ -192,3 +179,18 @@ def _is_forbidden_redirect(call: ApiCall, connection: HttpClientConnection) -> b
 
 def _nothing() -> None:
     pass
+
+
+async def exchange(
+    request: HttpRequest, connection: HttpClientConnection, target: str, headers: list[HeaderField]
+) -> HttpClientConnection:
+    """Sends a request with its body, and returns the connection when the response's head has arrived."""
+    connection.begin(request.method, target, headers, request.body)
+    if request.upload is not None:
+        BodySender(request.upload, connection)
+    try:
+        await connection.response()
+    except BaseException:
+        connection.abort()
+        raise
+    return connection

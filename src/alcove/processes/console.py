@@ -19,8 +19,8 @@ import orjson
 from msgspec import Struct
 
 from alcove.apiserver.console.gate import NOT_PROXIED, is_proxied
+from alcove.apiserver.forwarding import exchange
 from alcove.apiserver.streams import proxyheaders
-from alcove.apiserver.streams.proxy import BodySender
 from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
 from alcove.client.kubeconfig import KubeconfigUser
 from alcove.console import origins
@@ -173,7 +173,7 @@ class ApiForwarder:
         idle = self._idle.take(None) if request.upload is None else None
         if idle is not None:
             try:
-                return await _exchange(request, idle, target, fields)
+                return await exchange(request, idle, target, fields)
             except RequestNotSent:
                 pass
             except ConnectionError:
@@ -184,7 +184,7 @@ class ApiForwarder:
             _, connection = await asyncio.get_running_loop().create_connection(
                 HttpClientConnection, self._host, self._port, ssl=self._tls
             )
-        return await _exchange(request, connection, target, fields)
+        return await exchange(request, connection, target, fields)
 
     def _response(self, request: HttpRequest, connection: HttpClientConnection) -> HttpResponse:
         status = connection.status
@@ -218,20 +218,6 @@ class ApiForwarder:
             self._idle.put(None, connection)
 
         return release
-
-
-async def _exchange(
-    request: HttpRequest, connection: HttpClientConnection, target: str, fields: list[tuple[str, str]]
-) -> HttpClientConnection:
-    connection.begin(request.method, target, fields, request.body)
-    if request.upload is not None:
-        BodySender(request.upload, connection)
-    try:
-        await connection.response()
-    except BaseException:
-        connection.abort()
-        raise
-    return connection
 
 
 def _missing(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

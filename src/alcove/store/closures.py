@@ -8,22 +8,13 @@ A transaction that keeps the closure itself, at its revision, is allowed only wh
 are copied and removed.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 
-from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
+from alcove.api.ids import SYSTEM, Key, Revision, TenantId
 from alcove.api.resources import LEASES
 from alcove.api.tenant_closures import NAMESPACE, closure_name, tenant_of
-from alcove.store.base import (
-    ABSENT,
-    RevisionMismatch,
-    Store,
-    StoreFeed,
-    StoreRecord,
-    StoreSnapshot,
-    StoreUnavailable,
-    WriteOp,
-)
+from alcove.store.base import ABSENT, RevisionMismatch, StoreUnavailable, WriteOp
+from alcove.store.layer import StoreLayer
 
 
 class TenantClosed(StoreUnavailable):
@@ -45,12 +36,7 @@ def closed_tenant(key: Key) -> TenantId | None:
     return tenant_of(key.name)
 
 
-class ClosableStore:
-    """`Store` on another store."""
-
-    def __init__(self, store: Store) -> None:
-        self.inner = store
-
+class ClosableStore(StoreLayer):
     async def write(self, ops: Sequence[WriteOp]) -> Revision:
         """Raises TenantClosed."""
         guards = [WriteOp(key, None, ABSENT, keeps=True) for key in _closures(ops)]
@@ -61,37 +47,6 @@ class ClosableStore:
             if tenant is None or all(guard.key != mismatch.key for guard in guards):
                 raise
             raise TenantClosed(tenant) from mismatch
-
-    async def revision(self) -> Revision:
-        return await self.inner.revision()
-
-    def known_revision(self) -> Revision | None:
-        return self.inner.known_revision()
-
-    async def compacted(self) -> Revision:
-        return await self.inner.compacted()
-
-    async def snapshot(
-        self,
-        at: Revision | None = None,
-        *,
-        resource: GroupResource | None = None,
-        tenant: TenantId | None = None,
-        namespace: str | None = None,
-    ) -> StoreSnapshot:
-        return await self.inner.snapshot(at, resource=resource, tenant=tenant, namespace=namespace)
-
-    def pages(self, at: Revision) -> AsyncIterator[Sequence[StoreRecord]]:
-        return self.inner.pages(at)
-
-    def feed(self, after: Revision) -> AbstractAsyncContextManager[StoreFeed]:
-        return self.inner.feed(after)
-
-    async def compact(self, upto: Revision) -> None:
-        await self.inner.compact(upto)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 def _closures(ops: Sequence[WriteOp]) -> list[Key]:

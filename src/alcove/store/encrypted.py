@@ -28,6 +28,7 @@ from alcove.store.base import (
 )
 from alcove.store.closures import TenantClosed
 from alcove.store.encryption import MARK, Encryption, UnreadableBody
+from alcove.store.layer import StoreLayer
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +66,9 @@ class UnreadableObjects:
             del self._reasons[group]
 
 
-class EncryptedStore:
-    """`Store` on another store."""
-
+class EncryptedStore(StoreLayer):
     def __init__(self, store: Store, encryption: Encryption) -> None:
-        self.inner = store
+        super().__init__(store)
         self.unreadable = UnreadableObjects()
         self.stale: set[Key] = set()
         """Objects that are stored in another form than the configuration asks for now."""
@@ -79,15 +78,6 @@ class EncryptedStore:
 
     async def write(self, ops: Sequence[WriteOp]) -> Revision:
         return await self.inner.write([self._sealed(op) for op in ops])
-
-    async def revision(self) -> Revision:
-        return await self.inner.revision()
-
-    def known_revision(self) -> Revision | None:
-        return self.inner.known_revision()
-
-    async def compacted(self) -> Revision:
-        return await self.inner.compacted()
 
     async def snapshot(
         self,
@@ -138,12 +128,6 @@ class EncryptedStore:
     async def _feed(self, after: Revision) -> AsyncIterator[StoreFeed]:
         async with self.inner.feed(after) as feed:
             yield _OpeningFeed(feed, self)
-
-    async def compact(self, upto: Revision) -> None:
-        await self.inner.compact(upto)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     def opened(self, event: StoreEvent) -> StoreEvent | None:
         """The event as written. An object that becomes unreadable is shown as deleted."""
