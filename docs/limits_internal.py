@@ -55,7 +55,8 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "http.closing.FLUSH_SECONDS_MAX",
         "http.limits.HttpLimits.linger_seconds_max",
     ),
-    "Attempts at something that succeeds at the first or second one.": (
+    "Attempts at something that succeeds at the first or second one, and what is remembered of them.": (
+        "vpc.allocator.UNCERTAIN_MAX",
         "client.leader.WRITES_MAX",
         "agent.cgroups._MAKE_TRIES_MAX",
         "agent.runtime.exec_process.KILLS_MAX",

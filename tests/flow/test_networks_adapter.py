@@ -340,6 +340,24 @@ def test_a_pods_way_onto_the_network(ring0: Caller, acme: Caller, name: str) -> 
     assert addresses(ring0, pod(acme, "next", network="net")) == ["10.1.0.2"], "freed on deletion"
 
 
+def test_of_two_endpoints_a_pod_keeps_the_one_whose_address_it_uses(
+    ring0: Caller, acme: Caller, name: str
+) -> None:
+    """As a claim whose response was lost could leave it."""
+    ready(acme, "blue", vpcID=f"{name}-v", ip="10.3.0.0", prefix=24)
+    made = pod(acme, "two", network="blue")
+    [endpoint] = wait_until(lambda: endpoints(ring0, made))
+    used = {"status": {"podIP": endpoint["spec"]["ip"], "podIPs": [{"ip": endpoint["spec"]["ip"]}]}}
+    assert ring0.patch(f"/api/v1/tenants/{name}/namespaces/default/pods/two/status", used).status == 200
+    scope = endpoint["metadata"]["name"].partition("-")[0]
+    metadata = {"name": f"{scope}-10.3.0.1", "labels": endpoint["metadata"]["labels"]}
+    second = {"metadata": metadata, "spec": {**endpoint["spec"], "ip": "10.3.0.1"}}
+    assert metadata["name"] < endpoint["metadata"]["name"]
+    assert ring0.post(f"{MIZAR}/endpoints", second).status == 201
+    wait_until(lambda: ring0.get(f"{MIZAR}/endpoints/{metadata['name']}").status == 404)
+    assert addresses(ring0, made) == [endpoint["spec"]["ip"]]
+
+
 def test_a_pod_names_its_network_by_field_label_or_not_at_all(ring0: Caller, acme: Caller) -> None:
     ready(acme, "default", ip="10.1.0.0", prefix=24)
     ready(acme, "other", ip="10.2.0.0", prefix=24)

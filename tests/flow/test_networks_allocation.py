@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from itertools import count
 from pathlib import Path
 
@@ -19,10 +19,13 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import Client
+from alcove.client.errors import Unreachable
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import SUBNETS, VPC_ENDPOINTS
+from alcove.client.transport import Transport
+from alcove.testing.faults import CALM, FaultyTransport, Odds
 from alcove.testing.server import LocalServer
 from alcove.vpc import ranges
 from alcove.vpc.addressing import AddressPool, EndpointPurpose
@@ -40,9 +43,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def allocator(path: Path) -> AsyncIterator[AddressAllocator]:
+async def allocator(path: Path, transport: Transport | None = None) -> AsyncIterator[AddressAllocator]:
     """One with a view of its own, as a process of its own would have it."""
-    transport = HttpPool(kubeconfig.load(path))
+    transport = transport or HttpPool(kubeconfig.load(path))
     async with Planes() as planes:
         cache = VpcCache(planes, lambda: 0.0)
         planes.join(HOME, transport)
@@ -84,6 +87,29 @@ async def test_lowest_first_and_freed_ones_again(path: Path) -> None:
             await asyncio.sleep(0.01)
         again = [(await one.claim(address_range, purpose(number)))["spec"]["ip"] for number in range(3)]
         assert again == ["10.0.0.3", "10.0.0.5", "10.0.0.7"]
+
+
+@pytest.mark.parametrize("chosen", [None, ip_address("10.0.0.9")])
+@pytest.mark.parametrize("sees", [True, False])
+async def test_who_claims_again_after_a_lost_response_has_one_address(
+    path: Path, chosen: IPv4Address | None, sees: bool
+) -> None:
+    """A pod got a second address, and lost the one that its node had given it already."""
+    address_range = address_pool()
+    transport = FaultyTransport(HttpPool(kubeconfig.load(path)), random.Random(1))
+    async with allocator(path, transport) as one, client(path) as asked:
+        first = await one.claim(address_range, purpose(1))
+        transport.odds = Odds(lost_after=1.0)
+        with pytest.raises(Unreachable):
+            await one.claim(address_range, purpose(2), chosen)
+        transport.odds = CALM
+        await asked.delete(SYSTEM, VPC_ENDPOINTS, first["metadata"]["name"])  # The lowest is another one now.
+        pool = one.pool(address_range)
+        while sees and (pool.used, pool.is_taken(ip_address("10.0.0.2"))) != (1, False):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+        again = await one.claim(address_range, purpose(2), chosen)
+        assert again["spec"]["ip"] == str(chosen or "10.0.0.3")
+    assert len(await endpoints(path, address_range)) == 1
 
 
 async def test_chosen_addresses(path: Path) -> None:

@@ -295,7 +295,14 @@ class Soak:
             metadata = each["metadata"]
             path = f"/api/v1/tenants/{metadata['tenant']}/namespaces/{metadata['namespace']}/pods"
             self._must("DELETE", f"{path}/{metadata['name']}", None, 404)
-        wait_until(lambda: not pods() and not system.get(volumes).json["items"], SECONDS_MAX)
+
+        def left() -> list[Object]:
+            return [*pods(), *system.get(volumes).json["items"]]
+
+        try:
+            wait_until(lambda: not left(), SECONDS_MAX)
+        except AssertionError as error:
+            raise AssertionError(f"still on {node.name}, which is drained: {left()}") from error
         self.cluster.leave(node)
         node.make()
         self.cluster.join(node)

@@ -3,6 +3,9 @@
 Any number of allocators may run concurrently. Each proposes the lowest address that it believes free; the API
 server rejects an endpoint whose name already exists, and the loser tries its next candidate. There is no
 state besides the objects: after a crash, existing endpoints are found by their owner's uid.
+
+The response to a creation may be lost, so an owner that claims again is given the same address first, and takes an
+endpoint that turns out to be its own: otherwise it would have two.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.addresses import Address, Network
-from alcove.api.errors import AlreadyExists
+from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
@@ -24,10 +28,13 @@ from alcove.vpc import claims, ranges
 from alcove.vpc.addressing import AddressPool, EndpointPurpose, build, out_of_range
 from alcove.vpc.errors import AddressTaken, AddressUnavailable, OutOfRange, RangeFull
 from alcove.vpc.ipam import AddressIndex
-from alcove.vpc.vpc_cache import VpcCache
+from alcove.vpc.states import is_going
+from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 ATTEMPTS_MAX = 256
 """Number of candidates that may turn out to be allocated before the claim fails and is retried later."""
+UNCERTAIN_MAX = 4_096
+"""Claims with an unknown outcome that are remembered until their owners claim again; the oldest are forgotten first."""
 
 
 class AddressRequest(Struct, frozen=True):
@@ -44,6 +51,8 @@ class AddressAllocator:
         self._cache = cache
         self._now = now
         self._pools: dict[int, dict[Network, AddressIndex]] = {}
+        self._uncertain: dict[tuple[str, str], Address] = {}
+        """Owner's uid and interface → the address of a claim of which it is not known whether it was granted."""
         cache.endpoints.subscribe(self._changed)
         cache.dividers.subscribe(self._forget_vni)
         cache.subnets.subscribe(self._forget_subnet)
@@ -58,6 +67,11 @@ class AddressAllocator:
         index = self.pool(pool)
         if chosen is not None:
             return await self._claim_chosen(index, pool, purpose, chosen)
+        uncertain = self._uncertain.pop((purpose.owner_uid, purpose.interface), None)
+        if uncertain is not None and uncertain in pool.network:
+            index.reserve(uncertain, self._now())
+            if created := await self._try_create(index, pool, purpose, uncertain):
+                return created
         for _ in range(ATTEMPTS_MAX):
             address = index.lowest(self._now())
             if address is None:
@@ -89,27 +103,42 @@ class AddressAllocator:
     ) -> Object:
         if not ranges.is_usable(pool.network, chosen):
             raise OutOfRange(out_of_range(chosen, pool))
-        if index.reserve(chosen, self._now()) and (
-            created := await self._try_create(index, pool, purpose, chosen)
-        ):
-            return created
+        if index.reserve(chosen, self._now()):
+            endpoint = await self._try_create(index, pool, purpose, chosen)
+        else:
+            endpoint = await self._own(build(self._cache, pool, purpose, chosen))
+        if endpoint is not None:
+            return endpoint
         raise AddressTaken(f"address {chosen} is taken")
 
     async def _try_create(
         self, index: AddressIndex, pool: AddressPool, purpose: EndpointPurpose, address: Address
     ) -> Object | None:
-        """Create the endpoint; None if the address is already allocated."""
+        """Create the endpoint; None if the address is already allocated to another owner."""
+        endpoint = build(self._cache, pool, purpose, address)
         try:
-            return await self._cache.client.create(
-                SYSTEM, VPC_ENDPOINTS, build(self._cache, pool, purpose, address)
-            )
+            return await self._cache.client.create(SYSTEM, VPC_ENDPOINTS, endpoint)
         except AlreadyExists:
             # The mirror has not received the endpoint yet. The reservation stays until it does, or expires.
-            return None
+            return await self._own(endpoint)
         except BaseException:
             # The outcome is unknown; if the endpoint was created, the mirror will receive it.
             index.cancel_reservation(address)
+            self._uncertain[purpose.owner_uid, purpose.interface] = address
+            if len(self._uncertain) > UNCERTAIN_MAX:
+                del self._uncertain[next(iter(self._uncertain))]
             raise
+
+    async def _own(self, endpoint: Object) -> Object | None:
+        """The existing endpoint of this name, if an earlier attempt has created it for the same purpose."""
+        try:
+            existing = await self._cache.client.get(SYSTEM, VPC_ENDPOINTS, objects.name(endpoint))
+        except NotFound:
+            return None
+        is_own = objects.labels(existing).get(OWNER_LABEL) == objects.labels(endpoint)[OWNER_LABEL] and all(
+            spec_of(existing, field) == spec_of(endpoint, field) for field in ("type", "itf", "net")
+        )
+        return existing if is_own and not is_going(existing) else None
 
     def pool(self, pool: AddressPool) -> AddressIndex:
         """The index of the pool's addresses; built from the existing endpoints at the first call."""

@@ -148,8 +148,11 @@ class PodNetworkController(Controller):
         """An endpoint for every NIC: existing ones first, then new ones. If one is unavailable, all are
         released. Empty if the network is not ready; the pod is enqueued when it is."""
         by_interface: dict[str, Object] = {}
-        for endpoint in sorted(existing, key=objects.name):
-            # A claim whose response was lost may have left a second endpoint.
+        addresses = {each.get("ip") for each in objects.get(pod, "status", "podIPs") or ()}
+        for endpoint in sorted(
+            existing, key=lambda each: (spec_of(each, "ip") not in addresses, objects.name(each))
+        ):
+            # A claim whose response was lost may have left a second endpoint. The pod keeps the one that it uses.
             if by_interface.setdefault(spec_of(endpoint, "itf"), endpoint) is not endpoint:
                 await self._release([endpoint])
         if self._is_complete(pod, by_interface):
