@@ -283,24 +283,26 @@ class Soak:
         volumes = (
             f"/api/v1/tenants/all/persistentvolumes?labelSelector={local_volumes.NODE_LABEL}%3D{node.name}"
         )
-        for each in system.get(volumes).json["items"]:
-            self._drop_claim(each["metadata"]["tenant"], each["spec"]["claimRef"]["name"])
-
-        def pods() -> list[Object]:
-            found = system.get("/api/v1/tenants/all/pods").json["items"]
-            return [each for each in found if each["spec"].get("nodeName") == node.name]
-
-        self._see_pods()
-        for each in pods():
-            metadata = each["metadata"]
-            path = f"/api/v1/tenants/{metadata['tenant']}/namespaces/{metadata['namespace']}/pods"
-            self._must("DELETE", f"{path}/{metadata['name']}", None, 404)
 
         def left() -> list[Object]:
-            return [*pods(), *system.get(volumes).json["items"]]
+            pods = system.get("/api/v1/tenants/all/pods").json["items"]
+            on_node = [each for each in pods if each["spec"].get("nodeName") == node.name]
+            return [*on_node, *system.get(volumes).json["items"]]
+
+        def is_empty() -> bool:
+            """Deletes what is left: the scheduler may bind a pod until it has seen that it must not."""
+            self._see_pods()
+            for each in left():
+                metadata = each["metadata"]
+                if each["kind"] == "PersistentVolume":
+                    self._drop_claim(metadata["tenant"], each["spec"]["claimRef"]["name"])
+                elif "deletionTimestamp" not in metadata:
+                    path = f"/api/v1/tenants/{metadata['tenant']}/namespaces/{metadata['namespace']}/pods"
+                    self._must("DELETE", f"{path}/{metadata['name']}", None, 404)
+            return not left()
 
         try:
-            wait_until(lambda: not left(), SECONDS_MAX)
+            wait_until(is_empty, SECONDS_MAX)
         except AssertionError as error:
             raise AssertionError(f"still on {node.name}, which is drained: {left()}") from error
         self.cluster.leave(node)
