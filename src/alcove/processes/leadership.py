@@ -37,6 +37,7 @@ from alcove.client.shard_leases import ShardLeases
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.plane_follower import DedicatedPlanes
+from alcove.processes.priorities import COMPONENT_RAISED_BY, raise_thread_priority
 from alcove.processes.probes import serve_probes
 
 OTHER_DIVISION_SECONDS = 2.0
@@ -173,4 +174,5 @@ def run_until_signal(running: Coroutine[Any, Any, None]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await working
 
+    raise_thread_priority(COMPONENT_RAISED_BY)
     uvloop.run(until_signal())
