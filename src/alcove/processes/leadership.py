@@ -88,6 +88,7 @@ class LeaderWork(Struct, frozen=True, kw_only=True):
 def run_as_leader(config: LeaderConfig, work: LeaderWork) -> str:
     """Runs until SIGINT or SIGTERM; returns an error message, or an empty string."""
     try:
+        raise_thread_priority(COMPONENT_RAISED_BY)
         run_until_signal(_lead(config, work))
     except BadKubeconfig as error:
         return str(error)
@@ -174,5 +175,4 @@ def run_until_signal(running: Coroutine[Any, Any, None]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await working
 
-    raise_thread_priority(COMPONENT_RAISED_BY)
     uvloop.run(until_signal())

@@ -19,9 +19,10 @@ def _own() -> int:
 
 
 def test_a_raised_thread_starts_threads_and_processes_of_usual_priority() -> None:
-    before, found = _own(), []
+    main, found = _own(), []
 
     def serve() -> None:
+        found.append(_own())
         raise_thread_priority(SERVER_RAISED_BY)
         found.append(_own())
         started = threading.Thread(target=lambda: found.append(_own()))
@@ -32,12 +33,12 @@ def test_a_raised_thread_starts_threads_and_processes_of_usual_priority() -> Non
     serving = threading.Thread(target=serve)
     serving.start()
     serving.join()
-    raised, thread, process = found
+    before, raised, thread, process = found
     if raised == before:
         pytest.skip("this process may not raise priorities")
     assert raised == before - SERVER_RAISED_BY
     assert thread == process == max(raised, 0)
-    assert _own() == before
+    assert _own() == main
 
 
 def test_the_session_of_a_process_is_raised_and_those_that_it_starts_are_not() -> None:
