@@ -14,6 +14,9 @@ restarts of processes, of their background tasks, and of quiet pods whose probes
 Without root (or with `--hollow`) the node is hollow: its pods are only reported as running. Then nothing of DNS is
 measured, a pod's start is that of its status, and abuse from inside of pods does nothing.
 
+All clients stand for machines of their own: those of quiet tenants run before everything else of this machine, and the
+abuser's only when a core has nothing else to do. The cluster's processes have the priorities that `alcove up` gives them.
+
 Every phase ends by the clock: what has not been answered by then counts with the time it was waited for. With
 `--explain` the API server's stalls are listed by what it did meanwhile (`bench.stalls`).
 """
@@ -35,7 +38,7 @@ from alcove.testing.abuse.process import KINDS, Abuse
 from alcove.testing.attacks import make_attacker
 from alcove.testing.cluster import HollowCluster, LocalCluster, RealCluster, lacking
 from alcove.testing.hosttree import HostTree
-from alcove.testing.quiet import PLAIN, QuietFigures, QuietTenant, StallMeter
+from alcove.testing.quiet import PLAIN, QuietFigures, QuietTenant, StallMeter, raised_session
 from bench import stalls
 
 LEAD_SECONDS = 3.0
@@ -73,7 +76,7 @@ class Phases:
 def measure(quiet: list[QuietTenant], seconds: float) -> QuietFigures:
     """All tenants at the same time; the first one also starts pods."""
     total = QuietFigures()
-    with ThreadPoolExecutor(len(quiet)) as threads:
+    with raised_session(), ThreadPoolExecutor(len(quiet)) as threads:
         for figures in threads.map(
             lambda each: each[1].measure(seconds, starts=each[0] == 0, overrun_seconds=OVERRUN_SECONDS),
             enumerate(quiet),

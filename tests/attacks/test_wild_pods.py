@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from alcove.agent.cgroups import CgroupLayout, Cgroups
 from alcove.agent.logs.rotation import FILES_MAX
 from alcove.agent.runtime.conmon import LOG_FILE_BYTES_MAX
 from alcove.api.objects import Object
@@ -62,6 +63,17 @@ def test_pods_that_name_their_node_and_ask_for_too_much_fail_and_take_nothing(ar
         ready(arena.quiet.caller, "modest", WAIT_SECONDS)
         remove(arena.quiet.caller, "modest")
         remove(arena.attacker, *names)
+
+
+def test_pods_together_have_less_weight_than_what_serves_all_tenants(arena: AttackedCluster) -> None:
+    """However many there are, and whatever they request: the quiet tenant's pod is one."""
+    groups = Cgroups.of_machine()
+    file = "cpu.weight" if groups.layout is CgroupLayout.V2 else "cpu.shares"
+    [cpu] = [each.path for each in groups.mounts if (each.path / "alcove" / file).exists()]
+    others = 100 if groups.layout is CgroupLayout.V2 else 1_024
+    assert int((cpu / "alcove" / file).read_text()) < others
+    for process in arena.cluster.processes.values():
+        assert os.getsid(process.pid) == process.pid
 
 
 def test_huge_files_of_a_pod_do_not_burden_the_agent(arena: AttackedCluster) -> None:

@@ -13,6 +13,7 @@ import pytest
 from alcove.processes import down
 from alcove.processes.machine import cluster as machine_cluster
 from alcove.processes.machine import supervisor_state
+from alcove.processes.priorities import COMPONENT_RAISED_BY, SERVER_RAISED_BY, session_priority
 from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, wait_until
 
@@ -41,6 +42,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield data
     finally:
         down.stop(data)
+
+
+def test_the_processes_run_before_what_else_the_machine_does(cluster: Path) -> None:
+    running = pids(cluster)
+    for name, pid in running.items():
+        assert os.getsid(pid) == pid, f"{name} shares its part of the cores with others"
+    if not Path("/proc/self/autogroup").exists() or os.geteuid() != 0:
+        pytest.skip("only root may raise a session, and some kernels do not group processes by sessions")
+    found = {name: session_priority(pid) for name, pid in running.items()}
+    assert found.pop("apiserver") == -SERVER_RAISED_BY
+    assert set(found.values()) == {-COMPONENT_RAISED_BY}
 
 
 def test_a_killed_supervisor_takes_its_processes_with_it_and_up_mends_it(cluster: Path) -> None:

@@ -17,6 +17,9 @@ from pathlib import Path
 from msgspec import Struct
 
 CPU_PERIOD_US = 100_000
+ALL_PODS_CPU_SHARES = 512
+"""The CPU weight of all pods of the machine together. What runs outside of them, in any one cgroup, has 1,024: the node's
+agent, and on one machine the API server, do not wait for cores behind pods, which take whatever they leave."""
 _POD_CONTROLLERS = ("cpu", "memory", "pids")
 _KILL_ROUNDS_MAX = 100
 REMOVE_SECONDS_MAX = 30.0
@@ -90,6 +93,16 @@ class Cgroups:
             self._ensure_v2(group, limits)
         else:
             self._ensure_v1(group, limits)
+
+    def yield_cpu(self, group: str) -> None:
+        """Gives all pods of the machine, in the outermost of the cgroups that `group` is in, less weight than
+        processes outside of them have. It exists already."""
+        outermost = f"/{group.lstrip('/').partition('/')[0]}"
+        if self.layout is CgroupLayout.V2:
+            # Here 100 is the weight of others.
+            _write(self._path("", outermost) / "cpu.weight", ALL_PODS_CPU_SHARES * 100 // 1_024)
+        else:
+            _write(self._path("cpu", outermost) / "cpu.shares", ALL_PODS_CPU_SHARES)
 
     def lowers_cpu(self, group: str, limits: CgroupLimits) -> bool:
         """Whether the limits allow the cgroup less CPU time than it has now."""

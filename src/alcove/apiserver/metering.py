@@ -17,7 +17,7 @@ from alcove.api.ids import TenantId
 
 T = TypeVar("T")
 
-ITERATION_SECONDS = 0.004
+ITERATION_SECONDS = 0.002
 
 
 class LoopMeter:

@@ -34,8 +34,9 @@ BOOKMARK_SECONDS = 60.0
 TOO_SLOW = "watcher too slow, events were dropped: list again and watch from there"
 REFERENCE_BYTES = 8
 """The memory of an initial event that is not sent yet, beside its body, which the cache holds."""
-WRITE_BYTES_MAX = 256 << 10
-"""Lines are written together up to this size, unless one is larger."""
+WRITE_BYTES_MAX = 64 << 10
+"""Bytes that a watcher writes before it is the next one's turn. Lines are written together, and a larger one in parts:
+a megabyte takes several milliseconds, most of them for memory that is used once."""
 
 Matches = Callable[[CacheEntry], bool]
 
@@ -104,7 +105,10 @@ class Watcher:
         self._is_still_allowed = is_still_allowed
         """Called before each event; None if the permission cannot end before the watch."""
         self._pending: list[bytes] = []
+        self._begun = memoryview(b"")
+        """What remains of a line that is written in part: it has to be sent before anything else."""
         self._pending_bytes = 0
+        """Of both."""
         self._writer: ResponseWriter | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -125,8 +129,8 @@ class Watcher:
 
     @property
     def _is_full(self) -> bool:
-        """Whether sending must pause until the client has read more."""
-        return self._writer is not None and self._writer.paused
+        """Whether what is there has to be written first, or the client has to read more."""
+        return bool(self._pending_bytes) or (self._writer is not None and self._writer.paused)
 
     def _send_initial(self) -> None:
         """Sends a slice of the initial events; continues when it is this watcher's turn again, or when `resume`
@@ -206,12 +210,22 @@ class Watcher:
         self._pending.append(line)
         self._pending_bytes += len(line)
 
-    def flush(self) -> None:
-        """Writes what the client reads now. Initial events are written in slices, in several calls."""
+    def flush(self) -> bool:
+        """Writes some of what the client reads now; True if it should be called again."""
         self._send_initial()
         self._write()
-        if len(self._pending) > self._events_max or self.held_bytes > self._bytes_max:
+        writer = self._writer
+        if writer is None:
+            return False
+        if not writer.paused:
+            # The client keeps up, as far as is known.
+            is_behind = self.held_bytes > 2 * self._bytes_max
+        else:
+            is_behind = len(self._pending) > self._events_max or self.held_bytes > self._bytes_max
+        if is_behind:
             self.expire()
+            return False
+        return bool(self._pending_bytes) and not writer.paused
 
     def _event_type(self, event: CacheEvent) -> CacheEventType | None:
         return event_type(event.kind, event.entry, event.previous, self._matches)
@@ -221,13 +235,8 @@ class Watcher:
         writer = self._writer
         if writer is None:
             return
-        if self._pending and not writer.paused:
-            if self._pending_bytes <= WRITE_BYTES_MAX:
-                data = b"".join(self._pending)
-                self._clear_pending()
-                writer.write(data)
-            else:
-                self._write_slices(writer)
+        if self._pending_bytes and not writer.paused:
+            writer.write(self._next_slice())
         waiting = self._waiting_bytes
         if writer.paused:
             waiting += writer.buffered_bytes
@@ -239,16 +248,22 @@ class Watcher:
         """Bytes in memory that are not passed to the connection yet."""
         return self._pending_bytes + self._held_event_bytes
 
-    def _write_slices(self, writer: ResponseWriter) -> None:
-        lines, index = self._pending, 0
-        while index < len(lines) and not writer.paused:
-            first, size = index, 0
-            while index < len(lines) and (not size or size + len(lines[index]) <= WRITE_BYTES_MAX):
+    def _next_slice(self) -> bytes:
+        """What is written next, which is no longer pending: whole lines, or a part of one."""
+        lines, index, size = self._pending, 0, 0
+        if not self._begun:
+            while index < len(lines) and size + len(lines[index]) <= WRITE_BYTES_MAX:
                 size += len(lines[index])
                 index += 1
-            self._pending_bytes -= size
-            writer.write(b"".join(lines[first:index]))
-        del lines[:index]
+            if index:
+                data = b"".join(lines[:index])
+                del lines[:index]
+                self._pending_bytes -= size
+                return data
+            self._begun = memoryview(lines.pop(0))
+        part, self._begun = self._begun[:WRITE_BYTES_MAX], self._begun[WRITE_BYTES_MAX:]
+        self._pending_bytes -= len(part)
+        return bytes(part)
 
     def _count(self, waiting: int) -> None:
         change, self.held_bytes = waiting - self.held_bytes, waiting
@@ -259,7 +274,7 @@ class Watcher:
 
     def _clear_pending(self) -> None:
         self._pending.clear()
-        self._pending_bytes = 0
+        self._pending_bytes = len(self._begun)
 
     # Termination and bookmarks
 
@@ -290,8 +305,9 @@ class Watcher:
         writer = self._writer
         self.stop()
         if writer is not None and not writer.closed:
-            if last:
-                writer.write(last)
+            begun, self._begun, self._pending_bytes = bytes(self._begun), memoryview(b""), 0
+            if begun or last:
+                writer.write(begun + last)
             if writer.paused:
                 self._unsent_bytes = writer.buffered_bytes
                 self._hub.buffers.hold(self.tenant, self._unsent_bytes)
@@ -305,6 +321,6 @@ class Watcher:
 
     def _bookmark(self) -> None:
         self._append_line(bookmark(self._view, self._revision()))
-        self._write()
+        self._hub.schedule(self, self.tenant)
         timer = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._bookmark)
         self._timers[-1] = timer

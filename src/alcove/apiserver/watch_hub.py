@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WATCHES_PER_TENANT_MAX = 800
 """Watches per tenant, except ring0; one more is answered with 429. A watch needs a connection of its own."""
-SLICE_SECONDS = 0.002
+SLICE_SECONDS = 0.001
 """For which watchers write in one iteration of the loop."""
 RETRY_AFTER_SECONDS = 5
 CHARGED_SECONDS_MIN = 0.0005
@@ -176,7 +176,8 @@ class WatchHub:
             watcher, _ = watchers.popitem(last=False)
             if watchers:
                 self._unflushed[tenant] = watchers
-            watcher.flush()
+            if watcher.flush():
+                self._unflushed.setdefault(tenant, OrderedDict())[watcher] = None
             began = self._spend(tenant, began)
             if began >= until:
                 break

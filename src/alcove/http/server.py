@@ -20,7 +20,7 @@ from alcove.http.serverconnection import HttpHandler, HttpServerConnection
 from alcove.http.turns import ReadingTurns, Turns
 
 SWEEP_SECONDS = 5.0
-SENDING_SECONDS = 0.002
+SENDING_SECONDS = 0.001
 """For slices of large bodies in one iteration of the loop; further ones are written in the next."""
 
 

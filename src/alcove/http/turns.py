@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-READING_SECONDS = 0.002
+READING_SECONDS = 0.001
 """For received data in one iteration of the loop; a group that had its part continues in a later one."""
 READING_SHARE = 0.5
 """The part of the time that reading may take for long without waiting."""
@@ -30,6 +30,10 @@ class Turns(Generic[T]):
         self._waiting: OrderedDict[str, OrderedDict[T, None]] = OrderedDict()
         """The next group first."""
         self._is_scheduled = False
+
+    def has(self, group: str) -> bool:
+        """Whether members of the group wait."""
+        return group in self._waiting
 
     def add(self, group: str, member: T) -> None:
         """Calls `work` with the member when it is its turn."""
@@ -84,8 +88,9 @@ class ReadingTurns:
         self._is_over = False
 
     def read(self, group: str, reader: DataReader) -> None:
-        """Lets the connection read now, or later if its group had its part of this iteration."""
-        if self._is_over and group in self._groups:
+        """Lets the connection read now, or later if its group had its part of this iteration, or others of its
+        group wait: a group has turns, or is read at once, but not both in one iteration."""
+        if self._turns.has(group) or (self._is_over and group in self._groups):
             reader.read_later()
             self._turns.add(group, (group, reader))
         else:

@@ -45,6 +45,7 @@ from alcove.client.pool import DEDICATED, HttpPool, RequestLimits
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.open_files import raise_open_files_limit
+from alcove.processes.priorities import COMPONENT_RAISED_BY, raise_thread_priority
 from alcove.processes.probes import serve_probes
 
 if TYPE_CHECKING:
@@ -295,6 +296,7 @@ def run_agent(config: AgentConfig) -> str:
             await task
 
     raise_open_files_limit()
+    raise_thread_priority(COMPONENT_RAISED_BY)
     try:
         uvloop.run(until_signal())
     except BadKubeconfig as error:

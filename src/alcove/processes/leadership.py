@@ -37,6 +37,7 @@ from alcove.client.shard_leases import ShardLeases
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.plane_follower import DedicatedPlanes
+from alcove.processes.priorities import COMPONENT_RAISED_BY, raise_thread_priority
 from alcove.processes.probes import serve_probes
 
 OTHER_DIVISION_SECONDS = 2.0
@@ -87,6 +88,7 @@ class LeaderWork(Struct, frozen=True, kw_only=True):
 def run_as_leader(config: LeaderConfig, work: LeaderWork) -> str:
     """Runs until SIGINT or SIGTERM; returns an error message, or an empty string."""
     try:
+        raise_thread_priority(COMPONENT_RAISED_BY)
         run_until_signal(_lead(config, work))
     except BadKubeconfig as error:
         return str(error)

@@ -25,6 +25,7 @@ from alcove.component.tasks import BackgroundTasks
 from alcove.processes.machine import cluster
 from alcove.processes.machine.components import Component, components
 from alcove.processes.machine.supervisor_state import AlreadyRunning, ComponentState, hold
+from alcove.processes.priorities import raise_session_priority
 
 BACKOFF_SECONDS_MIN = 0.5
 BACKOFF_SECONDS_MAX = 30.0
@@ -132,7 +133,9 @@ class Supervisor:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
+                start_new_session=True,
             )
+        raise_session_priority(process.pid, component.arguments[0])
         self._set_state(component.name, msgspec.structs.replace(state, pid=process.pid))
         try:
             code = await process.wait()

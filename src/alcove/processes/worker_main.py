@@ -21,7 +21,7 @@ from alcove.component.tasks import BackgroundTasks
 from alcove.processes.apiserver import serve
 from alcove.processes.memory import bound_collections
 from alcove.processes.open_files import raise_open_files_limit
-from alcove.processes.priorities import raise_thread_priority
+from alcove.processes.priorities import SERVER_RAISED_BY, raise_thread_priority
 from alcove.processes.worker_context import WorkerContext
 from alcove.processes.worker_pool import WorkerSetup
 from alcove.store.base import StoreError, StoreUnavailable
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bound_collections()
     raise_open_files_limit()
-    raise_thread_priority()
+    raise_thread_priority(SERVER_RAISED_BY)
     return int(uvloop.run(run(index, socket.socket(fileno=channel), revision, counts)))
 
 

@@ -22,6 +22,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
+from alcove.processes.priorities import raise_session_priority
+
 _REQUEST_BYTES_MAX = 128 << 10
 _server: ForkServer | None = None
 
@@ -56,7 +58,11 @@ def start(arguments: Sequence[str], log: Path, namespace: Path | None = None) ->
             return _server.start(arguments, errors.fileno(), namespace)
         entered = [] if namespace is None else ["nsenter", f"--net={namespace}"]
         command = [*entered, sys.executable, "-m", "alcove.processes.main", *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
+        raise_session_priority(process.pid, arguments[0])  # As the supervisor does.
+        return process
 
 
 class ForkServer:
@@ -177,6 +183,8 @@ def _run(request: dict[str, object], output: int, errors: int) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(str(request["directory"]))
+    os.setsid()
+    raise_session_priority(os.getpid(), arguments[0])
     sys.argv = ["alcove", *arguments]
     with ExitStack() as stack:
         if request["namespace"] is not None:

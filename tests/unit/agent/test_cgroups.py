@@ -206,3 +206,14 @@ def test_a_group_that_another_cluster_is_in_stays(tmp_path: Path) -> None:
     groups.remove_if_empty("/alcove")
     groups.remove_if_empty("/alcove")
     assert not (tmp_path / "alcove").exists()
+
+
+def test_all_pods_together_have_less_weight_than_processes_outside_of_them(tmp_path: Path) -> None:
+    for version, mounts, file, least in (
+        ("v1", V1, "cpu/alcove/cpu.shares", 1_024),
+        ("v2", V2, "alcove/cpu.weight", 100),
+    ):
+        groups = Cgroups(mounts.format(root=tmp_path / version))
+        groups.ensure("/alcove/n1/acme/pod1", LIMITS)
+        groups.yield_cpu("/alcove/n1/acme/pod1")
+        assert 0 < int((tmp_path / version / file).read_text()) < least

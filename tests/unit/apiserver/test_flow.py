@@ -480,3 +480,15 @@ def test_the_debt_of_a_tenant_is_bounded() -> None:
     for _ in range(100):
         flow.charge(A, 10.0, is_on_loop=False)
     assert flow._shares[A].virtual_time <= DEBT_SEATS_MAX * SEAT_TIME
+
+
+async def test_a_tenant_that_asks_for_little_is_served_in_every_iteration_that_is_late() -> None:
+    flow = FlowController(FlowLimits())
+    for _ in range(20):
+        assert flow.try_first(B), "nobody waits, and it had little"
+        flow.release(B)
+        await asyncio.sleep(0)
+    flow.charge(B, 0.03)
+    assert not flow.try_first(B), "it had enough to be why the loop is late"
+    assert flow.try_first(A)
+    flow.release(A)

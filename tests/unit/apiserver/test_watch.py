@@ -13,7 +13,13 @@ from alcove.apiserver import watch_events, watch_hub
 from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType, indexed_value
 from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.render import ObjectView
-from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_BYTES_MAX, PENDING_EVENTS_MAX, Watcher
+from alcove.apiserver.watch import (
+    FIRST_AT_ONCE_MAX,
+    PENDING_BYTES_MAX,
+    PENDING_EVENTS_MAX,
+    WRITE_BYTES_MAX,
+    Watcher,
+)
 from alcove.apiserver.watch_hub import WatchHub, WatchScope
 
 ACME = TenantId("acme")
@@ -33,13 +39,17 @@ class Lines:
 
     def __init__(self) -> None:
         self.pieces: list[list[tuple[str, str]]] = []
+        self.sizes: list[int] = []
+        self._begun = b""
         self.paused = False
         self.closed = False
         self.is_finished = False
         self.buffered_bytes = 0
 
     def write(self, data: bytes) -> None:
-        lines = [orjson.loads(line) for line in data.splitlines()]
+        self.sizes.append(len(data))
+        *whole, self._begun = (self._begun + data).split(b"\n")
+        lines = [orjson.loads(line) for line in whole]
         named = [(line["type"], line["object"].get("metadata", {}).get("name", "")) for line in lines]
         self.pieces.append(named)
 
@@ -120,6 +130,53 @@ async def test_a_long_initial_list_yields_to_other_tasks(view: ObjectView) -> No
     await settled(hub)
     assert max(len(piece) for piece in writer.pieces) <= FIRST_AT_ONCE_MAX
     assert writer.lines == [*(("ADDED", f"m{number}") for number in range(COUNT)), ("BOOKMARK", "")]
+    watching.stop()
+
+
+async def test_a_large_event_is_written_in_parts_between_which_others_are_served(view: ObjectView) -> None:
+    hub, writer, other = WatchHub(), Lines(), Lines()
+    watching, quiet = watcher(hub, view, count=0), watcher(hub, view, count=0, tenant=TenantId("globex"))
+    quiet.scopes = [WatchScope(CONFIG_MAPS, TenantId("globex"), None)]
+    for each, its in (watching, writer), (quiet, other):
+        each.start(its)
+    await settled(hub)
+    hub.publish([CacheEvent(CacheEventType.ADDED, large("m", 1), None)])
+    key = Key(CONFIG_MAPS, TenantId("globex"), "default", "q")
+    hub.publish([CacheEvent(CacheEventType.ADDED, CacheEntry(key, Revision(2), entry("q", 2).body), None)])
+    while ("ADDED", "q") not in other.lines:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0)
+    assert ("ADDED", "m") not in writer.lines
+    await settled(hub)
+    assert writer.lines[-1] == ("ADDED", "m") and max(writer.sizes) <= WRITE_BYTES_MAX
+    watching.stop()
+    quiet.stop()
+
+
+async def test_a_watch_that_ends_in_the_middle_of_an_event_sends_the_rest_of_it_first(
+    view: ObjectView,
+) -> None:
+    hub, writer = WatchHub(), Lines()
+    watching = watcher(hub, view, count=0)
+    watching.start(writer)
+    await settled(hub)
+    hub.publish([CacheEvent(CacheEventType.ADDED, large("m", 1), None)])
+    hub.publish([CacheEvent(CacheEventType.ADDED, entry("n", 2), None)])
+    watching.expire()
+    assert [kind for kind, _ in writer.lines[-2:]] == ["ADDED", "ERROR"] and writer.is_finished
+    assert hub.buffers.total == 0
+
+
+async def test_many_events_at_once_do_not_end_the_watch_of_a_client_that_reads(view: ObjectView) -> None:
+    hub, writer = WatchHub(), Lines()
+    watching = watcher(hub, view, count=0)
+    watching.start(writer)
+    await settled(hub)
+    count = 2 * PENDING_EVENTS_MAX
+    hub.publish(
+        [CacheEvent(CacheEventType.ADDED, entry(f"m{number}", number + 1), None) for number in range(count)]
+    )
+    await settled(hub)
+    assert len(writer.lines) == count + 1 and not writer.is_finished
     watching.stop()
 
 

@@ -89,3 +89,19 @@ async def test_a_connection_in_a_connection_is_counted_once() -> None:
     turns.read("outer", Carrier(0.0))
     await asyncio.sleep(0)
     assert charged["inner"] >= 5 * READING_SECONDS > charged["outer"]
+
+
+async def test_a_group_that_has_turns_is_not_read_beside_them() -> None:
+    turns = ReadingTurns()
+    flood = [Reader(READING_SECONDS) for _ in range(8)]
+    for reader in flood:
+        turns.read("acme", reader)
+    await asyncio.sleep(0)  # A new iteration: the group has its part of it by turns.
+    assert any(reader.is_waiting for reader in flood)
+    late = Reader(0.0)
+    turns.read("acme", late)
+    assert late.is_waiting
+    async with asyncio.timeout(60):
+        while late.is_waiting:  # noqa: ASYNC110 - the readers tell nobody
+            await asyncio.sleep(0)
+    assert all(reader.reads == 1 for reader in flood)

@@ -147,6 +147,7 @@ class RealPodExecutor:
         cgroups, self._limited_spec = self._services.cgroups, spec
         cgroups.ensure(self._group, cgroup_limits_of(spec, self._services.volumes.file_bytes(self.key)))
         cgroups.balance(self._services.tenant_group(self.key))
+        cgroups.yield_cpu(self._group)
         self._services.meter.pod_started(self.key, spec)
 
     async def _attach(self, pod: Object) -> None:

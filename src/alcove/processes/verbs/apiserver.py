@@ -249,11 +249,11 @@ def _run(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
 
     from alcove.processes.memory import bound_collections
     from alcove.processes.open_files import raise_open_files_limit
-    from alcove.processes.priorities import raise_thread_priority
+    from alcove.processes.priorities import SERVER_RAISED_BY, raise_thread_priority
 
     bound_collections()
     raise_open_files_limit()
-    raise_thread_priority()
+    raise_thread_priority(SERVER_RAISED_BY)
 
     async def run() -> None:
         stop = asyncio.Event()
