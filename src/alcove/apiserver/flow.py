@@ -49,6 +49,9 @@ SEAT_TIME = 1_000_000
 FIRST_WIDTH_MAX = 2
 """Seats of a small request."""
 
+FIRST_AHEAD_SEATS = 200
+"""Five milliseconds. A tenant that had more service than others by so much is not served in an iteration that is late."""
+
 DEBT_SEATS_MAX = 20_000
 """Half a second. Time that a tenant took while nobody else wanted it does not keep it waiting for longer."""
 
@@ -199,17 +202,27 @@ class FlowController:
         if (
             share.waiting
             or width > FIRST_WIDTH_MAX
-            or share.virtual_time > self._virtual_time
+            or self._is_after_others(share, width)
             or share.held + width > self.limits.seats_per_tenant
             or len(self._firsts) >= self.limits.first_requests_max
             or share.tenant in self._firsts
         ):
             return False
         self._firsts.add(share.tenant)
-        share.virtual_time = self._virtual_time + width * self._seat_time(share.tenant)
+        share.virtual_time = self._next_time(share, width)
         self._take(share, width)
         self._schedule_iteration()
         return True
+
+    def _is_after_others(self, share: _Share, width: int) -> bool:
+        """Whether somebody waits that had less service. If nobody waits, and the loop is only late: whether the tenant
+        itself had so much more than others that the loop may be late because of it."""
+        first = self._ranking[0][0] if self._ranking else self._virtual_time + FIRST_AHEAD_SEATS * SEAT_TIME
+        return self._next_time(share, width) > first
+
+    def _next_time(self, share: _Share, width: int) -> int:
+        """The virtual time of the share when it is served."""
+        return max(share.virtual_time, self._virtual_time) + width * self._seat_time(share.tenant)
 
     def _try_system(self, width: int) -> bool:
         share = self._system
