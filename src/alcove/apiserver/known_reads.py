@@ -123,7 +123,7 @@ class KnownReads:
         """The response, without the header with its id; None if the pipeline has to decide."""
         head = request.known_head
         known = self._reads.get((request.path, id(request.peer)))
-        if head is None or known is None or request.raw_query:
+        if head is None or known is None or request.raw_query or request.method != "GET":
             return None
         facts = head.facts
         if not isinstance(facts, HeadFacts):
@@ -162,13 +162,11 @@ class KnownReads:
     def remember(self, call: ApiCall, response: HttpResponse) -> None:
         """Keeps what is known of a GET that the pipeline has answered without waiting."""
         request, caller = call.request, call.request.peer
-        stamp = self._authorizer.stamp(call.identity)
         if (
-            stamp is None
+            not isinstance(caller, CertificateIdentity)
             or response.status != 200
             or request.raw_query
             or request.method != "GET"
-            or not isinstance(caller, CertificateIdentity)
             or call.caller is not caller
             or call.identity is not caller
             or not call.target.is_resource
@@ -178,6 +176,9 @@ class KnownReads:
             or call.annotations
             or not self._handlers.reads_stored(call)
         ):
+            return
+        stamp = self._authorizer.stamp(caller)
+        if stamp is None:
             return
         tenant_entry = self._cache.find(SYSTEM, TENANTS, "", caller.tenant)
         series, event = self._recorder.series(call), self._recorder.known_event(call)
