@@ -7,15 +7,18 @@ the generator must stay faster than what it measures.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import cast
 
 from msgspec import Struct
 
 RESPONSE_SECONDS_MAX = 60.0
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
+_CONTENT_LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): *(\d+)")
 
 
 class Result(Struct, frozen=True):
@@ -78,11 +81,15 @@ class Client(asyncio.Protocol):
             self._status = int(self._head[9:12])
             length = _length(self._head[:end])
             self._needed = None if length is None else end + 4 + length
-        if self._is_whole() and self._waiting is not None:
-            response, waiting = (self._status, self._size), self._waiting
-            self._waiting = None
+        if self._is_whole():
+            status, size = self._status, self._size
             self._begin()
-            waiting.set_result(response)
+            self._answered(status, size)
+
+    def _answered(self, status: int, size: int) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result((status, size))
 
     def _is_whole(self) -> bool:
         if self._needed is None:
@@ -104,11 +111,8 @@ class Client(asyncio.Protocol):
 
 def _length(head: bytes) -> int | None:
     """The body's length; None if it comes in chunks."""
-    lowered = head.lower()
-    at = lowered.find(b"content-length:")
-    if at < 0:
-        return None
-    return int(lowered[at + 15 :].split(b"\r\n", 1)[0])
+    found = _CONTENT_LENGTH.search(head)
+    return None if found is None else int(found[1])
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext) -> Client:
@@ -127,25 +131,85 @@ async def run(
     requests: Callable[[], Iterator[bytes]],
 ) -> Result:
     """Each connection sends what its iterator gives, until the time is over or the iterator ends."""
-    clients = [await connect(host, port, tls) for _ in range(connections)]
-    latencies: list[float] = []
-    errors = 0
-    started = time.perf_counter()
-    until = started + seconds
-
-    async def drive(client: Client, source: Iterator[bytes]) -> None:
-        nonlocal errors
-        for data in source:
-            before = time.perf_counter()
-            if before >= until:
-                return
-            async with asyncio.timeout(RESPONSE_SECONDS_MAX):
-                status, _ = await client.send(data)
-            latencies.append((time.perf_counter() - before) * 1000)
-            errors += status >= 400
-
-    await asyncio.gather(*(drive(client, requests()) for client in clients))
+    load = Load(seconds)
+    loop = asyncio.get_running_loop()
+    clients: list[_LoadedClient] = []
+    for _ in range(connections):
+        _, client = await loop.create_connection(
+            partial(_LoadedClient, load, requests()), host, port, ssl=tls, server_hostname="localhost"
+        )
+        clients.append(client)
+    started = load.begin()
+    for client in clients:
+        client.send_next()
+    await asyncio.gather(*(client.done for client in clients))
     elapsed = time.perf_counter() - started
     for client in clients:
         client.close()
-    return Result(len(latencies), errors, elapsed, latencies)
+    return Result(len(load.latencies_ms), load.errors, elapsed, load.latencies_ms)
+
+
+class Load:
+    """What the connections of one run have in common."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.until = 0.0
+        self.latencies_ms: list[float] = []
+        self.errors = 0
+
+    def begin(self) -> float:
+        started = time.perf_counter()
+        self.until = started + self._seconds
+        return started
+
+
+class _LoadedClient(Client):
+    """Sends the next request as soon as the last one is answered. Without a task: that would take as long as a request."""
+
+    def __init__(self, load: Load, requests: Iterator[bytes]) -> None:
+        super().__init__()
+        loop = asyncio.get_running_loop()
+        self._load = load
+        self._requests = requests
+        self._sent = 0.0
+        """When the request was sent that is not answered; 0 if there is none."""
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._timer = loop.call_later(RESPONSE_SECONDS_MAX, self._look)
+
+    def send_next(self) -> None:
+        self._sent = time.perf_counter()
+        data = next(self._requests, None) if self._sent < self._load.until else None
+        if data is None:
+            self._finish(None)
+        else:
+            assert self._transport is not None
+            self._transport.write(data)
+
+    def _answered(self, status: int, size: int) -> None:
+        del size
+        self._load.latencies_ms.append((time.perf_counter() - self._sent) * 1000)
+        if status >= 400:
+            self._load.errors += 1
+        self.send_next()
+
+    def _look(self) -> None:
+        waited = time.perf_counter() - self._sent if self._sent else 0.0
+        if waited >= RESPONSE_SECONDS_MAX:
+            self._finish(TimeoutError("a request was not answered"))
+        elif not self.done.done():
+            remaining = RESPONSE_SECONDS_MAX - waited
+            self._timer = asyncio.get_running_loop().call_later(remaining, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._finish(ConnectionError("the server closed the connection"))
+
+    def _finish(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)

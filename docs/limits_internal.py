@@ -117,6 +117,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "apiserver.priority.flowschemas.MATCHES_KEPT_MAX",
     ),
     "Which values are cached or computed in advance; others are computed when they are needed.": (
+        "apiserver.known_reads.PATH_LENGTH_MAX",
         "http.parsing.LAST_HEAD_BYTES_MAX",
         "agent.network.flow_export.WRITTEN_KEPT_MAX",
         "agent.server.flow_stream.REMEMBERED_MAX",

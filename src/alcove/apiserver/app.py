@@ -34,7 +34,7 @@ from alcove.api.errors import (
 )
 from alcove.api.ids import TenantId
 from alcove.api.kind import Compilation
-from alcove.apiserver import fencing, paths, resolve
+from alcove.apiserver import fencing, freshness, paths, resolve
 from alcove.apiserver.aggregation.proxying import ExtensionProxy
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, VERSION_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import headers_of, impersonate
@@ -43,6 +43,7 @@ from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
+from alcove.apiserver.known_reads import KnownReads
 from alcove.apiserver.metering import LoopMeter
 from alcove.apiserver.planes.closed_tenants import ClosedTenants
 from alcove.apiserver.planes.proxy import PlaneProxy
@@ -52,7 +53,6 @@ from alcove.apiserver.request_buffering import RequestBuffering
 from alcove.apiserver.request_recorder import RequestRecorder
 from alcove.apiserver.requested_access import access_of
 from alcove.apiserver.resources.handlers import ResourceHandlers
-from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
 from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.seating import RequestSeats
@@ -69,15 +69,10 @@ log = logging.getLogger(__name__)
 Outcome = HttpResponse | None
 Step = Callable[[ApiCall], Outcome | Awaitable[Outcome]]
 
-
 _REQUEST_ID_HEADER = request_ids.HEADER.encode()
-_COLLECTION_READS = frozenset({"list", "watch", "deletecollection"})
-_READS = frozenset({"get", "list", "watch"})
-_DISCOVERY_PATHS = ("/api", "/openapi")
 
 _CACHE_DEPENDENT_ERRORS = (BadRequest, Forbidden, NotFound, AlreadyExists, Conflict, Invalid)
 """Errors that a stale cache may cause."""
-
 
 SYNCHRONOUS_SECONDS = 0.0005
 """Requests that are answered without waiting and take less than this are covered by their seats."""
@@ -112,6 +107,17 @@ class App:
         self._is_shared = parts.services.shared
         self._knows_newest = self._is_shared and parts.services.store.known_revision() is not None
         self._seats = parts.seats
+        self.known_reads = KnownReads(
+            parts.services,
+            parts.authorizer,
+            parts.seats,
+            parts.buffering,
+            parts.recorder,
+            parts.handlers,
+            parts.planes,
+            parts.closed,
+            parts.extensions,
+        )
         self._request_ids = request_ids.generate()
         self.pipeline: tuple[Step, ...] = (
             self._authenticate,
@@ -129,6 +135,10 @@ class App:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         started = perf_counter()
+        if request.known_head is not None:
+            response = self._repeat(request, started)
+            if response is not None:
+                return response
         request_id = request_ids.from_headers(request.headers) or next(self._request_ids)
         try:
             call = ApiCall(request, paths.parse(request.path), self._clock(), request_id)
@@ -145,18 +155,34 @@ class App:
             outcome = _unexpected(call)
         if isinstance(outcome, HttpResponse):
             response = self._finish(call, outcome)
-            elapsed = perf_counter() - started
-            if elapsed > SYNCHRONOUS_SECONDS and call.verb:
-                self._parts.meter.record(call.identity.tenant, elapsed)
-            else:
-                self._parts.meter.add(elapsed)
-                if call.verb:
-                    self._parts.api_time.add(call.identity.tenant, elapsed)
+            if request.known_head is not None and call.verb == "get":
+                self.known_reads.remember(call, response)
+            self._charge(call.identity.tenant if call.verb else None, perf_counter() - started)
             return response
         if call.verb:
             self._parts.api_time.add(call.identity.tenant, perf_counter() - started)
         waiting = self._wait(call, outcome)
         return self._parts.meter.measured(call.identity.tenant, waiting) if call.verb else waiting
+
+    def _repeat(self, request: HttpRequest, started: float) -> HttpResponse | None:
+        """The response to a GET that comes again; None if the pipeline has to decide."""
+        request_id = next(self._request_ids)
+        response = self.known_reads.answer(request, request_id)
+        if response is None:
+            return None
+        caller = request.peer
+        assert isinstance(caller, Identity)
+        self._charge(caller.tenant, perf_counter() - started)
+        return _with_request_id(response, request_id)
+
+    def _charge(self, tenant: TenantId | None, seconds: float) -> None:
+        """Charges the time of a request that was answered without waiting; nobody, if it was of no tenant."""
+        if tenant is not None and seconds > SYNCHRONOUS_SECONDS:
+            self._parts.meter.record(tenant, seconds)
+            return
+        self._parts.meter.add(seconds)
+        if tenant is not None:
+            self._parts.api_time.add(tenant, seconds)
 
     def _run(self, call: ApiCall, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):
@@ -305,9 +331,9 @@ class App:
         return self._seats.take(call)
 
     def _catch_up(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
-        """Lets the cache catch up before a request that is answered from it (`_needs_newest`); before any request if
+        """Lets the cache catch up before a request that is answered from it (`freshness.needs_newest`); before any request if
         that costs nothing."""
-        if call.is_current or not (self._knows_newest or _needs_newest(call)):
+        if call.is_current or not (self._knows_newest or freshness.needs_newest(call)):
             return None
         return self._wait_for_newest(call)
 
@@ -405,25 +431,6 @@ def _claim(connection: ConnectionSlot, call: ApiCall) -> None:
             f'tenant "{tenant}" has too many connections open to this server; close some, or try again later'
         )
         raise TooManyRequests.after(CONNECTIONS_RETRY_SECONDS, message)
-
-
-def _needs_newest(call: ApiCall) -> bool:
-    """Whether a stale cache could give a wrong response that is not an error.
-
-    That holds for reads without a resourceVersion, reviews, streams to pods, deletecollection, and for all
-    requests of nodes, whose rights depend on pods.
-    """
-    target = call.target
-    if not target.is_resource:
-        return target.path.startswith(_DISCOVERY_PATHS)
-    if call.verb in _READS:
-        return not call.query.get("resourceVersion") or bool(node_name(call.identity))
-    return (
-        call.verb == "deletecollection"
-        or target.group in REVIEW_GROUPS
-        or target.subresource in STREAMS
-        or bool(node_name(call.identity))
-    )
 
 
 def _with_request_id(response: HttpResponse, request_id: str) -> HttpResponse:

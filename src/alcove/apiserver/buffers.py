@@ -79,6 +79,10 @@ class TenantBuffers:
         finally:
             self.release(tenant, reserved)
 
+    def has_room(self, tenant: TenantId) -> bool:
+        """Whether `check` would raise nothing, without shedding."""
+        return not self._bytes.total(_EVERYBODY) or self._fits(tenant, 0)
+
     def check(self, tenant: TenantId) -> None:
         """Raises TooManyRequests if the tenant's account is full, before a request is handled whose response
         may be large."""

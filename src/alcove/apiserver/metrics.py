@@ -68,6 +68,11 @@ class RequestSeries:
         self.codes: Counter[int] = Counter()
         self.durations = Histogram(REQUEST_BUCKETS)
 
+    def count(self, code: int, seconds: float) -> None:
+        """Counts a request that has begun and finished already."""
+        self.codes[code] += 1
+        self.durations.observe(seconds)
+
     def begin(self) -> None:
         self._inflight.now += 1
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from alcove.api.errors import Timeout, TooManyRequests
+from alcove.api.ids import TenantId
 from alcove.apiserver.buffers import TenantBuffers
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.responses import api_error, error_response
@@ -33,6 +34,10 @@ class RequestBuffering:
     def check(self, call: ApiCall) -> None:
         """Raises TooManyRequests if too much is buffered for the caller's tenant already."""
         self._buffers.check(call.identity.tenant)
+
+    def has_room(self, tenant: TenantId) -> bool:
+        """Whether `check` would raise nothing for a caller of the tenant, without shedding."""
+        return self._buffers.has_room(tenant)
 
     def reserve(self, call: ApiCall, upload: RequestUpload) -> None:
         """Reserves the bytes of a body before it is received. Raises TooManyRequests."""

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import ALL, GroupResource
+from alcove.api.ids import ALL, GroupResource, TenantId
 from alcove.apiserver import flow
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import ApiCall
@@ -43,6 +43,18 @@ class RequestSeats:
             call.seats = width
             return None
         return self._queue(call, width)
+
+    def pass_through(self, tenant: TenantId) -> bool:
+        """Takes and releases the seat of a small request that is answered at once; False if it has to be taken as any
+        other."""
+        if (
+            self._meter.is_late
+            or self._divisions.of(tenant) is not None
+            or not self._flow.try_acquire(tenant)
+        ):
+            return False
+        self._flow.release(tenant)
+        return True
 
     def release(self, call: ApiCall) -> None:
         width, call.seats = call.seats, 0

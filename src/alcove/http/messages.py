@@ -28,6 +28,16 @@ SLICE_BYTES = 256 << 10
 """Large bodies are written in slices of about this size, so that they do not block other connections."""
 
 
+class KnownHead:
+    """Headers that come again on a connection, which are not parsed again."""
+
+    __slots__ = ("facts",)
+
+    def __init__(self) -> None:
+        self.facts: object = None
+        """For handlers: what they have found out about these headers, so that they need not look again."""
+
+
 class HttpHead(Struct):
     """The head of a request (`method`, `target`) or of a response (`status`, `reason`)."""
 
@@ -46,6 +56,8 @@ class HttpHead(Struct):
     target: bytes = b""
     status: int = 0
     reason: bytes = b""
+    known: KnownHead | None = None
+    """Of a request with the headers of the one before."""
 
     @property
     def has_body(self) -> bool:
@@ -130,6 +142,7 @@ class HttpRequest:
         "fields",
         "headers",
         "keep_alive",
+        "known_head",
         "method",
         "path",
         "peer",
@@ -164,6 +177,8 @@ class HttpRequest:
         self.keep_alive = keep_alive
         self.connection = connection
         """A handler that authenticates requests calls its `claim`."""
+        self.known_head: KnownHead | None = None
+        """None unless the headers are those of the request before. Who changes `headers` sets it to None."""
         self.upload: RequestUpload | None = None
         """The body if the request is handled before its body is received; `body` is then empty."""
 

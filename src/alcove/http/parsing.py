@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from alcove.http.errors import HeadTooLarge, MalformedMessage
 from alcove.http.limits import HttpLimits
-from alcove.http.messages import Field, HttpHead
+from alcove.http.messages import Field, HttpHead, KnownHead
 
 _VERSIONS = ("1.1", "1.0")
 _UPGRADE_FIELDS = frozenset((b"connection", b"upgrade", b"http2-settings"))
@@ -50,6 +50,7 @@ class _LastHead(Struct, frozen=True):
     """All that follows the target."""
     fields: list[Field]
     headers: dict[str, str]
+    known: KnownHead
 
 
 class HttpParser:
@@ -155,6 +156,7 @@ class HttpParser:
     def _repeat(self, last: _LastHead, target: bytes) -> None:
         """Pass on a request whose headers are those of the last one."""
         head = HttpHead(last.fields, last.headers.copy(), "1.1", True, False, False, None, b"GET", target)
+        head.known = last.known
         self._sink.head_received(head)
         self._sink.message_ended()
 
@@ -271,7 +273,7 @@ class HttpParser:
             self._last_head = None
         else:
             # A copy: handlers may change the headers.
-            self._last_head = _LastHead(tail, head.fields, head.headers.copy())
+            self._last_head = _LastHead(tail, head.fields, head.headers.copy(), KnownHead())
 
     # Checks of a head
 

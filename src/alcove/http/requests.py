@@ -112,6 +112,7 @@ class RequestReceiver:
             owner.slot,
         )
         if not head.length and not head.is_chunked:
+            request.known_head = head.known
             return
         length = head.length or 0
         if owner.streams_body(request):

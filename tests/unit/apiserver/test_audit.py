@@ -12,6 +12,7 @@ from alcove.apiserver.audit import (
     TENANT_SHARE_OF_BUFFER,
     AuditEntry,
     AuditLog,
+    KnownEvent,
 )
 from alcove.apiserver.audit_files import FILES_MAX, AuditLimits
 from alcove.apiserver.identity import Identity
@@ -224,3 +225,24 @@ async def test_a_name_that_is_no_file_name_stays_in_the_directory(tmp_path: Path
         await written(folder, entry(caller=Identity(TenantId(tenant), "u")))
     assert [path.name for path in files(tmp_path)] == ["audit"]
     assert [path.name for path in files(folder)] == ["_others.log"]
+
+
+@pytest.mark.parametrize("agent", ["kubectl/v1.37", '100%s " of it', ""])
+async def test_a_known_event_is_written_as_the_whole_entry_is(tmp_path: Path, agent: str) -> None:
+    path = "/api/v1/namespaces/100%25d/pods/web"
+    target = {"version": "v1", "resource": "pods", "namespace": "100%d", "name": "web"}
+    whole = entry(path=path, source="192.0.2.7", user_agent=agent, **target)
+    known = KnownEvent(entry(path=path, audit_id="another", received=1.0, user_agent="x", **target))
+    log = AuditLog(tmp_path)
+    log.record(whole)
+    log.record_known(known, whole.received, whole.seconds, whole.audit_id, whole.source, whole.user_agent)
+    await log.close()
+    first, second = (tmp_path / "acme.log").read_text().splitlines()
+    assert first == second
+
+
+async def test_known_reads_are_not_recorded_if_reads_are_not(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, reads=False)
+    log.record_known(KnownEvent(entry()), 1.0, 0.1, "id-2", "", "")
+    await log.close()
+    assert log.recorded == 0

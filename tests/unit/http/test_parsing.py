@@ -5,10 +5,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from alcove.http.errors import HeadTooLarge, HttpError, MalformedMessage
 from alcove.http.limits import HttpLimits
-from alcove.http.messages import HttpHead
+from alcove.http.messages import HttpHead, KnownHead
 from alcove.http.parsing import HttpParser
 
 END = "end"
@@ -21,9 +22,11 @@ class Sink:
 
     def __init__(self) -> None:
         self.found: list[Found] = []
+        self.known: list[KnownHead | None] = []
 
     def head_received(self, head: HttpHead) -> None:
-        self.found.append(head)
+        self.known.append(head.known)
+        self.found.append(structs.replace(head, known=None))
 
     def body_received(self, data: bytes) -> None:
         if self.found and isinstance(self.found[-1], bytes):
@@ -124,6 +127,22 @@ def test_headers_that_a_handler_changed_are_not_those_of_the_next_request() -> N
         latest = heads(sink.found)[-1]
         assert latest == found[0], number
         latest.headers["authorization"] = "Bearer of another"
+
+
+def test_what_is_known_of_headers_belongs_to_these_headers_of_this_connection() -> None:
+    other = GET.replace(b"Accept: application/json", b"Accept: application/yaml")
+    sink = Sink()
+    parser = HttpParser(sink, SMALL, requests=True)
+    for raw in (GET, GET, GET, other, other, GET, GET):
+        parser.feed(raw)
+    first, second, third, fourth, fifth, sixth, seventh = sink.known
+    assert first is None
+    assert second is third is not None
+    assert fourth is None
+    assert fifth is not None
+    assert sixth is None
+    assert seventh is not None
+    assert len({id(each) for each in (second, fifth, seventh)}) == 3
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from alcove.apiserver.aggregation.registrations import ExtensionServer, Registra
 from alcove.apiserver.call import ApiCall
 from alcove.apiserver.forwarding import RequestForwarder, translated
 from alcove.apiserver.identity import Identity
+from alcove.apiserver.paths import RequestTarget
 from alcove.apiserver.streams import proxyheaders
 from alcove.apiserver.streams.connect import StreamLimits
 from alcove.apiserver.streams.relays import BodyBounds
@@ -50,7 +51,10 @@ class ExtensionProxy:
 
     def find(self, call: ApiCall) -> Registration | None:
         """The registration of the group version that the request is for; None if this server serves it."""
-        return self._registrations.find(call.tenant, call.target)
+        return self.find_target(call.tenant, call.target)
+
+    def find_target(self, tenant: TenantId, target: RequestTarget) -> Registration | None:
+        return self._registrations.find(tenant, target)
 
     def answer(self, call: ApiCall, registration: Registration) -> Awaitable[HttpResponse]:
         """Raises ApiError."""

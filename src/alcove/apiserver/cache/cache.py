@@ -244,9 +244,13 @@ class Cache:
     # Reading
 
     def entry(self, key: Key) -> CacheEntry | None:
-        collection = self._collections.get(key.resource)
-        tenant_objects = collection.tenants.get(key.tenant) if collection else None
-        return tenant_objects.get(key.namespace, key.name) if tenant_objects is not None else None
+        return self.find(key.tenant, key.resource, key.namespace, key.name)
+
+    def find(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> CacheEntry | None:
+        """As `entry`, without a Key: this is called many times for each request."""
+        collection = self._collections.get(resource)
+        tenant_objects = collection.tenants.get(tenant) if collection is not None else None
+        return tenant_objects.get(namespace, name) if tenant_objects is not None else None
 
     def has(self, key: Key) -> bool:
         return self.entry(key) is not None
@@ -322,10 +326,7 @@ class Cache:
     # reader.CacheReader
 
     def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:
-        # As `entry`, without a Key: this is called many times for each request.
-        collection = self._collections.get(resource)
-        tenant_objects = collection.tenants.get(tenant) if collection is not None else None
-        entry = tenant_objects.get(namespace, name) if tenant_objects is not None else None
+        entry = self.find(tenant, resource, namespace, name)
         return entry.object if entry is not None else None
 
     def list(

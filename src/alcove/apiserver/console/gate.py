@@ -222,7 +222,7 @@ def _token(request: HttpRequest) -> tuple[str, TenantId]:
 
 def _use(request: HttpRequest, path: str) -> None:
     """Turns a request to the console into one to the API, without credentials."""
-    request.path = path
+    request.path, request.known_head = path, None
     request.headers = {name: value for name, value in request.headers.items() if name not in _CREDENTIALS}
     request.fields = [field for field in request.fields if field[0].lower().decode() not in _CREDENTIALS]
 

@@ -50,6 +50,9 @@ class ClosedTenants:
                 self._closed.add(tenant)
                 self._hub.expire(tenant)
 
+    def has(self, tenant: TenantId) -> bool:
+        return tenant in self._closed
+
     def check(self, call: ApiCall) -> None:
         """A step of the pipeline. Raises ServiceUnavailable."""
         if self._closed and call.tenant in self._closed and call.target.is_resource:

@@ -155,6 +155,10 @@ class PlaneProxy:
             connections, release, limits, BodyBounds(RING0_RESPONSE_BYTES_MAX, None)
         )
 
+    def serves(self, tenant: TenantId) -> bool:
+        """Whether this server serves the tenant: `forward` has nothing to do."""
+        return self._servers.of(tenant) is None and not self._servers.is_foreign(tenant)
+
     def forward(self, call: ApiCall) -> Awaitable[HttpResponse | None] | None:
         """The plane's response; None if this server serves the tenant. Raises ApiError."""
         server = self._servers.of(call.tenant)

@@ -13,6 +13,7 @@ from alcove.apiserver.resources import (
     creating,
     deleting,
     listing,
+    lookup,
     nodeview,
     patching,
     reading,
@@ -55,6 +56,22 @@ class ResourceHandlers:
         if call.verb in _WRITES and call.kind.group_resource == CRDS:
             return self._change_definition(call)
         return self._handle(call)
+
+    def reads_stored(self, call: ApiCall) -> bool:
+        """Whether a GET is answered with the stored bytes of its object, and always will be."""
+        return (
+            call.verb == "get"
+            and not call.target.subresource
+            and not call.kind.warning
+            and self._subresources.virtual(call) is None
+            and not nodeview.applies(call)
+            and not lookup.is_overlaid(call.tenant, call.kind.storage_resource)
+            and call.kind.storage_resource != CRDS
+            and reading.is_verbatim(call)
+            # Those of custom kinds may change.
+            and self._services.registry.find(call.kind.group, call.kind.version, call.kind.resource)
+            is call.kind
+        )
 
     async def _change_definition(self, call: ApiCall) -> HttpResponse:
         # A create has the object's name only in its body.

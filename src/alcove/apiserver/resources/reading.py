@@ -16,7 +16,7 @@ from alcove.apiserver.resources.options import revision
 from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 
-_PLAIN_JSON = frozenset(("", "*/*", "application/json"))
+PLAIN_JSON = frozenset(("", "*/*", "application/json"))
 
 
 def get(services: ApiServerServices, call: ApiCall) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
@@ -25,7 +25,7 @@ def get(services: ApiServerServices, call: ApiCall) -> HttpResponse | Coroutine[
     entry = lookup.find(services, call.key)
     if entry is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
-    if _is_verbatim(call):
+    if is_verbatim(call):
         return HttpResponse(200, entry.body)
     view = call.view
     if view.kind.convert is not None:
@@ -33,9 +33,9 @@ def get(services: ApiServerServices, call: ApiCall) -> HttpResponse | Coroutine[
     return HttpResponse(200, render(view, entry), view.content_type)
 
 
-def _is_verbatim(call: ApiCall) -> bool:
+def is_verbatim(call: ApiCall) -> bool:
     """Whether the stored bytes are the response, whatever the view is: as most requests want them."""
-    return call.request.headers.get("accept", "") in _PLAIN_JSON and call.kind.is_served_as_stored
+    return call.request.headers.get("accept", "") in PLAIN_JSON and call.kind.is_served_as_stored
 
 
 async def _converted(services: ApiServerServices, call: ApiCall, entry: CacheEntry) -> HttpResponse:
