@@ -195,6 +195,10 @@ class MetadataCache:
                     result.append(_metadata(resource, mirror, key))
         return [each for each in result if each is not None]
 
+    def resources(self, tenant_key: TenantKey, namespace: str | None = None) -> Iterable[Resource]:
+        """The resources of which the tenant, or one of its namespaces, has any object."""
+        return self._counts.resources(tenant_key, namespace)
+
     def has(self, tenant_key: TenantKey, namespace: str | None, resource: Resource) -> bool:
         """Whether the namespace (None: the whole tenant) has any object of the resource."""
         return resource in self._counts.resources(tenant_key, namespace)
