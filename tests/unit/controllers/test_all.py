@@ -120,7 +120,8 @@ class FullMirrors:
         made = cls(planes)
         for controller in made.controllers:
             for source in controller.sources:
-                await source.subscribe(partial(made._enqueue, controller, source))
+                for each in source.subscriptions(partial(made._enqueue, controller, source)):
+                    each.mirror.subscribe(each.subscriber)
         made.add(VPCS, SYSTEM, DEFAULT_VPC, spec={"vni": 1, "status": "Provisioned"})
         made.add(SUBNETS, SYSTEM, DEFAULT_SUBNET, spec={"vpc": DEFAULT_VPC, "status": "Provisioned"})
         return made
