@@ -36,7 +36,7 @@ from alcove.client.pool import HttpPool
 from alcove.testing.controlplane import LocalControllers
 from bench.apiserver import CONNECTIONS, PODS, Target, creates, get, prepare
 from bench.growth_costs import USER, CpuMeter, exponents, object_costs, reading_costs
-from bench.servers import Alcove, cpu_seconds, resident_mb
+from bench.servers import Alcove, compile_package, cpu_seconds, resident_mb
 from bench.tenants import Ready, all_at_once, delete
 
 FEW = 500
@@ -227,6 +227,7 @@ def main() -> None:
             requests=scale.requests,
             load_seconds=scale.load_seconds,
         )
+    compile_package()
     figures = run(scale)
     for name, value in figures.items():
         print(f"{name:<32} {value}")

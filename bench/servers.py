@@ -4,6 +4,7 @@ KUBEBUILDER_ASSETS names a folder with kube-apiserver and etcd, those.
 
 from __future__ import annotations
 
+import compileall
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import alcove
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
@@ -41,11 +43,17 @@ def resident_mb(pid: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """CPU time that a process and its children have used."""
-    ticks = 0
-    for each in [pid, *_children(pid)]:
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(time.clock_gettime(_cpu_clock(each)) for each in [pid, *_children(pid)])
+
+
+def _cpu_clock(pid: int) -> int:
+    """As clock_getcpuclockid(3): nanoseconds, where /proc/PID/stat has hundredths of a second, four of which are 48 small objects."""
+    return (~pid << 3) | 2
+
+
+def compile_package() -> None:
+    """Makes sure that there is bytecode of the package, as where it is installed: otherwise a start compiles all of it."""
+    compileall.compile_dir(Path(alcove.__file__).parent, quiet=1)
 
 
 def _children(pid: int) -> list[int]:

@@ -33,7 +33,7 @@ from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer
 from bench.growth_costs import CpuMeter
 from bench.many_tenants import ORIGINAL, fill
-from bench.servers import cpu_seconds, resident_mb
+from bench.servers import compile_package, cpu_seconds, resident_mb
 
 OBJECTS = 1_000_000
 POLL_SECONDS = 0.05
@@ -121,6 +121,7 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=OBJECTS, help="so many objects instead of a million")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
+    compile_package()
     with tempfile.TemporaryDirectory(prefix="alcove-bench-") as name:
         figures = measure(Path(name), options.objects)
     for name, value in figures.items():

@@ -1,7 +1,9 @@
 """What tenants have used: from the reports of nodes to the records of ring0 and each tenant's own view."""
 
 import asyncio
+import random
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,13 @@ from alcove.api.usage import UsageAmounts
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.pool import HttpPool
+from alcove.client.transport import Transport
 from alcove.controllers.controller import ControllerOptions
+from alcove.controllers.namespaces import NamespaceController
+from alcove.controllers.tenants import TenantController
 from alcove.controllers.usage import UsageController
 from alcove.testing.controllers import RunningControllers
+from alcove.testing.faults import FaultyTransport
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 USAGES = "/apis/sight.alcove.io/v1alpha1{}/tenantusages"
@@ -168,6 +174,60 @@ def test_usage_is_summed_up_once_whatever_is_restarted(server: LocalServer, tmp_
     second.report()
     with controllers(server, clock, usage_retention_days=3):
         wait_until(lambda: not all_used(server))
+
+
+def of_records(transport: FaultyTransport) -> int:
+    """Requests for one record each."""
+    return sum("/usagerecords" in each and "?" not in each for each in transport.requests)
+
+
+def requests_beside(directory: Path, others: int) -> tuple[int, int]:
+    """How many requests for records it takes when one more tenant, beside so many others with usage, uses something, and when
+    it is deleted."""
+    clock, transports = SetClock(BEGIN), list[FaultyTransport]()
+
+    def through(inner: Transport) -> Transport:
+        transports.append(FaultyTransport(inner, random.Random(0)))
+        return transports[0]
+
+    def is_summed_up(name: str, seconds: int) -> bool:
+        clock.now += 1
+        return all_used(home)[name] == [seconds]
+
+    wanted = (TenantController, NamespaceController, UsageController)
+    options = ControllerOptions(usage_interval_seconds=1)
+    with (
+        LocalServer(directory) as home,
+        RunningControllers(home.admin_kubeconfig, wanted, options, clock=clock, through=through),
+    ):
+        node = MeteredNode(home, "n1", directory, clock)
+        tenants = [f"t-{number}" for number in range(others)]
+        for tenant in [*tenants, "green"]:
+            assert home.system.post("/api/v1/tenants", {"metadata": {"name": tenant}}).status == 201
+            node.use(tenant, 5)
+        node.report()
+        for tenant in [*tenants, "green"]:
+            wait_until(partial(is_summed_up, tenant, 5))
+        before = of_records(transports[0])
+        node.use("green", 2)
+        node.report()
+        wait_until(partial(is_summed_up, "green", 7))
+        used_by_one = of_records(transports[0]) - before
+        clock.now = BEGIN + 86400  # It has no record of this day.
+        node.use("green", 3)
+        assert home.system.delete("/api/v1/tenants/green").status == 200
+        wait_until(lambda: home.system.get("/api/v1/tenants/green").status == 404)
+        wait_until(lambda: home.system.get(f"{RECORDS}/green.2026-11-17").status == 200)
+        deleted = of_records(transports[0]) - before - used_by_one
+        # What it has used is reported when it is gone.
+        node.report()
+        wait_until(partial(is_summed_up, "green", 10))
+        return used_by_one, deleted
+
+
+def test_records_of_tenants_that_used_nothing_are_not_read(tmp_path: Path) -> None:
+    """Every deletion of a tenant read the records of all others."""
+    assert requests_beside(tmp_path / "few", 2) == requests_beside(tmp_path / "many", 8) == (2, 1)
 
 
 def test_what_is_used_in_a_nodes_first_interval_is_charged(server: LocalServer, tmp_path: Path) -> None:

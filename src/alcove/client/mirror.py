@@ -153,14 +153,17 @@ class Mirror:
                 call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
         self._subscribers.append(subscriber)
 
-    async def subscribe_in_turns(self, subscriber: Subscriber) -> None:
+    async def subscribe_in_turns(self, *subscribers: Subscriber) -> None:
         """As `subscribe`, with other tasks in between: there may be millions of objects. An object that changes meanwhile is
-        reported as changed before it is reported as added, with its newest state; one that is deleted is not added after that."""
-        self._subscribers.append(subscriber)
+        reported as changed before it is reported as added, with its newest state; one that is deleted is not added after that.
+        Each object is decoded once for all of the subscribers."""
+        self._subscribers += subscribers
         began = perf_counter()
         for key in self.everything():
             if not self._is_silent(key) and (obj := self.get(key)) is not None:
-                call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
+                change = ObjectChange(ChangeType.ADDED, key, obj)
+                for subscriber in subscribers:
+                    call(subscriber, change)
             if perf_counter() - began > TURN_SECONDS:
                 await asyncio.sleep(0)
                 began = perf_counter()

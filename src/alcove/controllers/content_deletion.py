@@ -25,7 +25,7 @@ from msgspec import Struct
 from alcove.api import local_volumes, meta
 from alcove.api.ids import GroupResource
 from alcove.api.resources import API_SERVICES, CRDS, IP_ADDRESSES
-from alcove.client.resources import NETWORKS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from alcove.client.resources import NETWORKS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource
 from alcove.controllers.aggregated_content import AggregatedContent
 from alcove.controllers.conditions import Condition
 from alcove.controllers.metadata_cache import ObjectMetadata
@@ -90,12 +90,22 @@ def plan_for_tenant(content: Sequence[ObjectMetadata], now: float) -> ContentDel
     """Plans cluster-scoped objects only; the namespace controller deletes the content of each namespace."""
     if not content:
         return ContentDeletionPlan([], [], content)
-    stages = {id(each): _STAGES.get(each.resource.group_resource, _CONTENT) for each in content}
+    stages = {id(each): _stage(each.resource) for each in content}
     stage = min(stages.values())
     current = [each for each in content if stages[id(each)] == stage and not each.resource.namespaced]
     has_pods = any(each.resource == PODS for each in content)
     releases = [] if has_pods else [each for each in content if _is_abandoned(each, now)]
     return ContentDeletionPlan(_except_terminating(current), releases, content)
+
+
+def ends_stage(resource: Resource, remaining: Iterable[Resource]) -> bool:
+    """Whether a tenant's next stage begins when it has lost its last object of this resource, and has cluster-scoped objects of
+    these left. Namespaces are among them: what is in them ends no stage before they are gone."""
+    return all(_stage(each) > _stage(resource) for each in remaining)
+
+
+def _stage(resource: Resource) -> int:
+    return _STAGES.get(resource.group_resource, _CONTENT)
 
 
 def _except_terminating(content: Iterable[ObjectMetadata]) -> list[ObjectMetadata]:

@@ -31,7 +31,7 @@ or resourceVersion (`update`), so that the server rejects a write that is based 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import ClassVar
@@ -48,7 +48,7 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, TENANTS, Resource
 from alcove.controllers.backup_requests import RunBackup
-from alcove.controllers.metadata_cache import MetadataCache
+from alcove.controllers.metadata_cache import MetadataCache, Subscription
 from alcove.controllers.metrics import ControllerMetrics
 from alcove.controllers.plane_certificates import PlaneCertificates
 from alcove.network.providers.all import PROVIDERS
@@ -114,7 +114,8 @@ class ControllerContext(Struct, frozen=True, kw_only=True):
 class WatchSource(Struct, frozen=True):
     """A source of changes, and the function that maps a change to the keys to enqueue."""
 
-    subscribe: Callable[[Subscriber], Awaitable[None]]
+    subscriptions: Callable[[Subscriber], Iterable[Subscription]]
+    """What has to be subscribed, so that the given subscriber gets the changes."""
     keys: Keys
     mirror: Mirror | None = None
 
@@ -179,19 +180,19 @@ class Controller:
 
     def on(self, mirror: Mirror, keys: Keys = itself) -> None:
         """Enqueue `keys(change)` whenever an object of the mirror changes."""
-        self.sources.append(WatchSource(mirror.subscribe_in_turns, keys, mirror))
+        self.sources.append(WatchSource(lambda subscriber: (Subscription(mirror, subscriber),), keys, mirror))
 
     def on_any_object(self, keys: KeysOfAny) -> None:
         """Enqueue `keys(resource, change)` for every object of every kind; changes carry metadata only."""
 
-        async def subscribe(subscriber: Subscriber) -> None:
+        def subscriptions(subscriber: Subscriber) -> Iterable[Subscription]:
             def on_change(resource: Resource, change: ObjectChange) -> None:
                 for key in keys(resource, change):
                     subscriber(ObjectChange(change.kind, key, change.obj))
 
-            await self.metadata_cache.listen(on_change)
+            return self.metadata_cache.listen(on_change)
 
-        self.sources.append(WatchSource(subscribe, itself))
+        self.sources.append(WatchSource(subscriptions, itself))
 
     async def wait_for_mirrors(self, key: ObjectKey) -> None:
         """Waits, before each `reconcile`, until the mirrors have received this process's writes."""

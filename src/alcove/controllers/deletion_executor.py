@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from alcove.api import meta
 from alcove.api.errors import ApiError, Conflict, NotFound
-from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.keys import ObjectKey
 from alcove.controllers.concurrency import gather_all
@@ -23,26 +21,25 @@ REPORTED_MAX = 10_000
 
 
 class DeletionReports:
-    """When the namespace or tenant of each key is due for a progress report: first after
-    REPORT_AFTER_SECONDS, then every REPORT_EVERY_SECONDS."""
+    """When the namespace or tenant of each key is due for a progress report: first REPORT_AFTER_SECONDS after its deletion was
+    begun here, however long that had to wait for its turn, then every REPORT_EVERY_SECONDS."""
 
     def __init__(self) -> None:
-        self._reported_at: OrderedDict[ObjectKey, float] = OrderedDict()
+        self._due_at: OrderedDict[ObjectKey, float] = OrderedDict()
 
-    def wait_seconds(self, key: ObjectKey, terminating: Object, now: float) -> float:
+    def wait_seconds(self, key: ObjectKey, now: float) -> float:
         """Seconds until the next report. 0 if it is due; then it is recorded as reported at `now`."""
-        since = meta.parse_time(terminating["metadata"]["deletionTimestamp"])
-        due = max(since + REPORT_AFTER_SECONDS, self._reported_at.get(key, 0.0) + REPORT_EVERY_SECONDS)
-        if due > now:
+        due = self._due_at.get(key)
+        if due is not None and due > now:
             return due - now
-        self._reported_at[key] = now
-        self._reported_at.move_to_end(key)
-        if len(self._reported_at) > REPORTED_MAX:
-            self._reported_at.popitem(last=False)
-        return 0.0
+        self._due_at[key] = now + (REPORT_AFTER_SECONDS if due is None else REPORT_EVERY_SECONDS)
+        self._due_at.move_to_end(key)
+        if len(self._due_at) > REPORTED_MAX:
+            self._due_at.popitem(last=False)
+        return REPORT_AFTER_SECONDS if due is None else 0.0
 
     def forget(self, key: ObjectKey) -> None:
-        self._reported_at.pop(key, None)
+        self._due_at.pop(key, None)
 
 
 async def carry_out(client: Client, plan: ContentDeletionPlan) -> list[str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from enum import Enum
 
 from alcove.api.errors import (
@@ -46,6 +47,7 @@ from alcove.controllers.controller import (
     ServerRefusal,
     WatchSource,
 )
+from alcove.controllers.metadata_cache import Subscription
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import QueueItem, WorkQueue
 from alcove.controllers.terminating import is_namespace_or_tenant_missing, is_terminating
@@ -102,7 +104,7 @@ def tenant_message(controller: str, error: Exception, seconds_max: float = RECON
 
 
 class ControllerLoop:
-    """`run` runs until cancelled. The planes' mirrors must be synced before."""
+    """`run` runs until cancelled. The planes' mirrors must be synced before, and the loop subscribed (`subscribe`)."""
 
     def __init__(self, controller: Controller, metrics: LoopMetrics) -> None:
         self.controller = controller
@@ -117,9 +119,11 @@ class ControllerLoop:
         )
         metrics.queue = self.queue
 
-    async def run(self) -> None:
+    def subscriptions(self) -> Iterable[Subscription]:
         for source in self.controller.sources:
-            await source.subscribe(self._enqueuer(source))
+            yield from source.subscriptions(self._enqueuer(source))
+
+    async def run(self) -> None:
         try:
             async with BackgroundTasks() as tasks:
                 tasks.restart(f"controller {self.controller.name} background", self.controller.background)
@@ -212,6 +216,16 @@ class ControllerLoop:
         return _Enqueuer(
             self.queue, lambda change: [key for key in source.keys(change) if tenant_of(key) in shard]
         )
+
+
+async def subscribe(loops: Iterable[ControllerLoop]) -> None:
+    """Enqueues what there is, each object decoded once for all loops, and from then on what changes."""
+    subscribers: dict[Mirror, list[Subscriber]] = {}
+    for loop in loops:
+        for each in loop.subscriptions():
+            subscribers.setdefault(each.mirror, []).append(each.subscriber)
+    for mirror, together in subscribers.items():
+        await mirror.subscribe_in_turns(*together)
 
 
 def _enqueue_all(mirror: Mirror, tenant_key: TenantKey, enqueue: Subscriber) -> None:

@@ -17,7 +17,7 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client import discovery
-from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.changes import ChangeType, ObjectChange, Subscriber
 from alcove.client.client import ListSelection
 from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 from alcove.client.mirror import Mirror
@@ -109,6 +109,13 @@ def _kind_of(crd: Object) -> Iterable[str]:
 Listener = Callable[[Resource, ObjectChange], None]
 
 
+class Subscription(Struct, frozen=True):
+    """Who is to be called with the objects of a mirror, and their changes."""
+
+    mirror: Mirror
+    subscriber: Subscriber
+
+
 class MetadataCache:
     def __init__(self, planes: Planes) -> None:
         self._planes = planes
@@ -178,12 +185,11 @@ class MetadataCache:
 
     # Reading
 
-    async def listen(self, listener: Listener) -> None:
-        """Calls `listener` with the resource and the change for every change of any object, at first for all existing ones,
-        with other tasks in between (`Mirror.subscribe_in_turns`)."""
+    def listen(self, listener: Listener) -> list[Subscription]:
+        """What has to be subscribed, so that `listener` is called with the resource and the change for every change of any object.
+        Kinds that are mirrored from now on are subscribed here."""
         self._listeners.append(listener)
-        for resource, mirror in list(self._on(None)):
-            await mirror.subscribe_in_turns(partial(listener, resource))
+        return [Subscription(mirror, partial(listener, resource)) for resource, mirror in self._on(None)]
 
     def of(self, tenant_key: TenantKey, namespace: str | None = None) -> list[ObjectMetadata]:
         """All objects of a tenant, or of one of its namespaces."""
@@ -194,6 +200,10 @@ class MetadataCache:
                 for key in mirror.keys(tenant_key.plane, tenant_key.tenant, namespace):
                     result.append(_metadata(resource, mirror, key))
         return [each for each in result if each is not None]
+
+    def resources(self, tenant_key: TenantKey, namespace: str | None = None) -> Iterable[Resource]:
+        """The resources of which the tenant, or one of its namespaces, has any object."""
+        return self._counts.resources(tenant_key, namespace)
 
     def has(self, tenant_key: TenantKey, namespace: str | None, resource: Resource) -> bool:
         """Whether the namespace (None: the whole tenant) has any object of the resource."""

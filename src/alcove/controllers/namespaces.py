@@ -10,7 +10,7 @@ from alcove.api.kinds.core.namespaces import FINALIZER
 from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
-from alcove.client.resources import API_SERVICES, NAMESPACES, TENANTS, Resource
+from alcove.client.resources import API_SERVICES, NAMESPACES, PODS, TENANTS, Resource
 from alcove.controllers import aggregated_content, conditions, content_deletion
 from alcove.controllers.aggregated_content import AggregatedContent
 from alcove.controllers.conditions import Condition
@@ -54,14 +54,14 @@ class NamespaceController(Controller):
         return (change.key,) if is_terminating else ()
 
     def _namespace_of(self, resource: Resource, change: ObjectChange) -> Iterable[ObjectKey]:
-        """The terminating namespace of a deleted object, if that was its last object of the resource."""
+        """The terminating namespace of a deleted object, if that was its last one, or its last pod: others are deleted after pods."""
         if change.kind is not ChangeType.DELETED or not change.key.namespace:
             return
         namespace = change.key.of(change.key.namespace, "")
-        if namespace in self._terminating and not self.metadata_cache.has(
-            namespace.tenant_key, namespace.name, resource
-        ):
-            yield namespace
+        if namespace in self._terminating:
+            remaining = self.metadata_cache.resources(namespace.tenant_key, namespace.name)
+            if not remaining or (resource == PODS and PODS not in remaining):
+                yield namespace
 
     async def wait_for_mirrors(self, key: ObjectKey) -> None:
         await super().wait_for_mirrors(key)
@@ -83,7 +83,7 @@ class NamespaceController(Controller):
         if not failures and plan.is_partial:
             return Result(after_seconds=0.0)
         now = self.clock()
-        if wait := self._reports.wait_seconds(key, namespace, now):
+        if wait := self._reports.wait_seconds(key, now):
             return Result(after_seconds=wait)
         is_known = self.metadata_cache.is_synced(key.plane)
         desired = content_deletion.conditions(

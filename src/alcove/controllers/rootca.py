@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from alcove.api.errors import AlreadyExists
 from alcove.api.objects import Object, get
-from alcove.client.changes import ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import CONFIG_MAPS, NAMESPACES, TENANTS
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
@@ -31,12 +30,22 @@ class RootCaController(Controller):
         self._namespaces = self.mirror(NAMESPACES)
         self._tenants = self.mirror(TENANTS)
         self._maps = self.mirror(CONFIG_MAPS, fields=f"metadata.name={NAME}")
-        self.on(self._namespaces)
-        self.on(self._maps, _namespace_of)
+        self.on(self._namespaces, lambda change: self._if_due(change.key))
+        self.on(self._maps, lambda change: self._if_due(change.key.of(change.key.namespace, "")))
+
+    def _if_due(self, key: ObjectKey) -> Iterable[ObjectKey]:
+        """The namespace, unless it has what it needs, as most have: at a start there may be a hundred thousand of them."""
+        if not self._is_kept(key):
+            return ()
+        existing, authority = self._maps.get(key.of(NAME, key.name)), self._authorities(key)
+        return () if existing is not None and existing.get("data") == {"ca.crt": authority} else (key,)
+
+    def _is_kept(self, key: ObjectKey) -> bool:
+        namespace = self._namespaces.get(key)
+        return namespace is not None and "deletionTimestamp" not in namespace["metadata"]
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        namespace = self._namespaces.get(key)
-        if namespace is None or "deletionTimestamp" in namespace["metadata"]:
+        if not self._is_kept(key):
             return DONE
         authority = self._authorities(key)
         if not authority:
@@ -68,7 +77,3 @@ class RootCaController(Controller):
             await self.client(key).create(key.tenant, CONFIG_MAPS, desired)
         except AlreadyExists:
             pass  # Another writer created it; the watch event enqueues the namespace again.
-
-
-def _namespace_of(change: ObjectChange) -> Iterable[ObjectKey]:
-    yield change.key.of(change.key.namespace, "")

@@ -12,7 +12,7 @@ from alcove.client.planes import Planes
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import Clock, Controller, ControllerContext, ControllerOptions
-from alcove.controllers.loop import ControllerLoop
+from alcove.controllers.loop import ControllerLoop, subscribe
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import ControllerMetrics
 
@@ -68,8 +68,14 @@ async def work(
         if follow is not None:
             await follow(planes, tasks)
         tasks.restart("event recorder", recorder.run)
-        for controller in controllers:
-            metrics = runner.metrics.loop(controller.name, shard.index if shard is not None else 0)
-            loop = ControllerLoop(controller, metrics)
-            tasks.fatal(f"controller {controller.name}", loop.run())
+        index = shard.index if shard is not None else 0
+        loops = [ControllerLoop(each, runner.metrics.loop(each.name, index)) for each in controllers]
+        tasks.fatal("controllers", _run(loops))
         began()
+
+
+async def _run(loops: Sequence[ControllerLoop]) -> None:
+    await subscribe(loops)
+    async with BackgroundTasks() as tasks:
+        for loop in loops:
+            tasks.fatal(f"controller {loop.controller.name}", loop.run())

@@ -17,6 +17,7 @@ from alcove.client.mirror import OWED_MAX, Mirror
 from alcove.client.plane_mirror import UNSORTED_MAX, PlaneMirror
 from alcove.client.resources import PODS
 from alcove.testing.clock import VirtualClock
+from alcove.testing.reads import count_reads
 
 A, B = TenantId("a"), TenantId("b")
 
@@ -150,6 +151,25 @@ async def test_others_run_while_a_subscriber_is_told_what_exists(
     ]
     assert told[4] == (ChangeType.ADDED, "w", "5")
     assert not [each for each in told[4:] if each[1] == "x"]
+
+
+async def test_subscribers_together_share_what_is_read(mirror: Mirror) -> None:
+    """Every loop of the controllers decoded every object by itself."""
+    home = mirror.add_plane(HOME)
+    for name in ("v", "w", "x"):
+        put(home, pod("a", name))
+    first, second = list[str](), list[str]()
+    with count_reads() as reads:
+        await mirror.subscribe_in_turns(
+            lambda change: first.append(change.key.name), lambda change: second.append(change.key.name)
+        )
+    assert first == second == ["v", "w", "x"]
+    alone = reads.count
+    with count_reads() as reads:
+        await mirror.subscribe_in_turns(lambda _change: None)
+    assert reads.count == alone
+    put(home, pod("a", "y"))
+    assert first[3:] == second[3:] == ["y"]
 
 
 async def test_when_a_plane_leaves_its_objects_are_reported_as_deleted(mirror: Mirror) -> None:

@@ -23,6 +23,7 @@ from alcove.client.resources import (
     NETWORKS,
     NODES,
     PODS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     SUBNETS,
     TENANTS,
@@ -120,7 +121,8 @@ class FullMirrors:
         made = cls(planes)
         for controller in made.controllers:
             for source in controller.sources:
-                await source.subscribe(partial(made._enqueue, controller, source))
+                for each in source.subscriptions(partial(made._enqueue, controller, source)):
+                    each.mirror.subscribe(each.subscriber)
         made.add(VPCS, SYSTEM, DEFAULT_VPC, spec={"vni": 1, "status": "Provisioned"})
         made.add(SUBNETS, SYSTEM, DEFAULT_SUBNET, spec={"vpc": DEFAULT_VPC, "status": "Provisioned"})
         return made
@@ -191,6 +193,26 @@ async def reads_of_changes(tenants: int) -> tuple[int, int]:
 
 async def test_what_a_tenant_or_node_enqueues_does_not_depend_on_how_many_others_there_are() -> None:
     assert await reads_of_changes(100) == await reads_of_changes(10)
+
+
+async def test_a_tenant_that_lacks_nothing_enqueues_few_keys() -> None:
+    """At a start there may be a hundred thousand such tenants, and each was reconciled by every loop that may do anything for it."""
+    async with Planes() as planes:
+        mirrors = await FullMirrors.over(planes)
+        mirrors.keys.clear()
+        initialized = {"type": "Initialized", "status": "True"}
+        mirrors.add(TENANTS, SYSTEM, "acme", spec={}, status={"conditions": [initialized]})
+        mirrors.add(SERVICE_ACCOUNTS, "acme", "default", "default")
+        mirrors.add(NAMESPACES, "acme", "default", spec={}, status={"phase": "Active"})
+        mirrors.add(SERVICES, "acme", "web", "default", spec={"type": "ClusterIP", "ports": []})
+        mirrors.add(NETWORKS, "acme", "default", spec={"type": "flat"}, status={"phase": "Ready"})
+        enqueued = {controller.name for controller, _ in mirrors.keys}
+        assert enqueued == {
+            "network",
+            "service-cidr",
+            "service-address",  # The service has no address here.
+            "root-ca-cert-publisher",  # The certificates are not mirrored here.
+        }
 
 
 async def test_objects_that_controllers_mirror_as_a_whole_are_mirrored_once() -> None:

@@ -23,6 +23,7 @@ from alcove.controllers.content_deletion import (
     DELETED_AT_ONCE_MAX,
     FOREIGN_SECONDS,
     conditions,
+    ends_stage,
     has_foreign,
     next_check_seconds,
     plan_for_namespace,
@@ -157,3 +158,21 @@ def test_conditions_count_what_remains() -> None:
 def test_conditions_of_an_empty_space_are_all_false() -> None:
     assert not any(each.status for each in conditions("Tenant", [], [], is_known=True))
     assert conditions("Tenant", [], [], is_known=False)[0].status
+
+
+@pytest.mark.parametrize(
+    ("deleted", "remaining", "ends"),
+    [
+        (WEBHOOKS, (NAMESPACES, CLUSTER_ROLES), True),
+        (NETWORKS, (NAMESPACES, CLUSTER_ROLES), False),
+        (CONFIG_MAPS, (NAMESPACES, CLUSTER_ROLES), False),
+        (NAMESPACES, (CLUSTER_ROLES,), True),
+        (CONFIG_MAPS, (CLUSTER_ROLES,), True),
+        (CLUSTER_ROLES, (CUSTOM_RESOURCE_DEFINITIONS,), False),
+        (CLUSTER_ROLES, (), True),
+    ],
+)
+def test_a_stage_ends_with_the_last_of_its_kinds(
+    deleted: Resource, remaining: tuple[Resource, ...], ends: bool
+) -> None:
+    assert ends_stage(deleted, remaining) == ends

@@ -25,7 +25,7 @@ from alcove.controllers.controller import (
     Result,
     owner_of,
 )
-from alcove.controllers.loop import ControllerLoop, ReconcileOutcome, decide, tenant_message
+from alcove.controllers.loop import ControllerLoop, ReconcileOutcome, decide, subscribe, tenant_message
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
 from alcove.testing.clock import VirtualClock
@@ -66,6 +66,7 @@ class Rig:
                 self.loop = self._loop(planes, clock)
                 mirror = self.loop.controller.reads[0]
                 self.part: PlaneMirror = mirror.add_plane(HOME)
+                await subscribe([self.loop])
                 running = asyncio.create_task(self.loop.run())
                 await asyncio.sleep(0)
                 await scenario(self)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections.abc import Iterable
 
 from alcove.api import cron, meta
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM
-from alcove.api.kinds.core.backups import backup_of
+from alcove.api.kinds.core.backups import backup_of, must_save_before_delete
 from alcove.api.objects import Object
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import SECRETS, TENANTS
 from alcove.controllers.backup_requests import BACKUP_SECONDS_MAX, BackupRequest
@@ -49,7 +51,7 @@ class BackupController(Controller):
         self._tenants = self.mirror(TENANTS, tenant=SYSTEM, only=HOME)
         self._with_volumes = 0
         """Backups with files in volumes that are being made."""
-        self.on(self._tenants)
+        self.on(self._tenants, _with_backups)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
@@ -120,3 +122,8 @@ class BackupController(Controller):
 
 def _named(tenant: Object) -> Object:
     return {**tenant, "apiVersion": TENANTS.api_version, "kind": TENANTS.kind}
+
+
+def _with_backups(change: ObjectChange) -> Iterable[ObjectKey]:
+    tenant = change.obj
+    return (change.key,) if backup_of(tenant) or must_save_before_delete(tenant) else ()

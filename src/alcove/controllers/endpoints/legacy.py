@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.objects import Object, labels
 from alcove.api.validation import same
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS
 from alcove.controllers.controller import ControllerContext
@@ -21,7 +24,18 @@ class EndpointsController(ServiceWatcher):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._endpoints = self.mirror(ENDPOINTS)
-        self.on(self._endpoints)
+        self.on(self._endpoints, self._of_endpoints)
+
+    def has_endpoints(self, key: ObjectKey) -> bool:
+        return key in self._endpoints
+
+    def _of_endpoints(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """Of a service that has none of this controller's, only those of an earlier service of its name."""
+        service = self._services.get(change.key)
+        if service is None:
+            return () if change.kind is ChangeType.DELETED else (change.key,)
+        is_affected = is_managed(service) or is_of_previous(change.obj, service)
+        return (change.key,) if is_affected else ()
 
     async def sync_service(self, key: ObjectKey, service: Object) -> None:
         if not is_managed(service):

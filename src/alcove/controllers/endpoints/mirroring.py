@@ -13,7 +13,7 @@ from alcove.api import objects
 from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object, labels
 from alcove.api.validation import same
-from alcove.client.changes import ObjectChange
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS, SERVICES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
@@ -50,9 +50,15 @@ class EndpointSliceMirroring(Controller):
         self.on(self._services, self._with_endpoints)
 
     def _user_managed(self, change: ObjectChange) -> Iterable[ObjectKey]:
-        """Skips Endpoints of services with a selector, which are most of them."""
+        """Skips Endpoints of services with a selector, which are most of them, and those that are not to be copied."""
         service = self._services.get(change.key)
-        return () if service is not None and service["spec"].get("selector") else (change.key,)
+        if service is None:
+            return (change.key,)
+        if service["spec"].get("selector"):
+            return ()
+        is_new = change.kind is ChangeType.ADDED
+        is_left_alone = is_new and not is_copied(change.obj, service) and not self._slices.of(change.key)
+        return () if is_left_alone else (change.key,)
 
     def _with_endpoints(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Skips services that have no Endpoints object."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from alcove.api.objects import Object
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS, SERVICES
 from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
-from alcove.controllers.endpoints.backends import EndpointBackend, backends
+from alcove.controllers.endpoints.backends import EndpointBackend, backends, is_managed
 from alcove.controllers.endpoints.service_members import PODS_AT_ONCE, ServiceMembers
 from alcove.controllers.workloads.selector_index import SelectorIndex, plain_selector
 
@@ -59,8 +60,18 @@ class ServiceWatcher(Controller):
         self._members = ServiceMembers(self._pods, self._selectors, seconds)
         self._pace = ServicePacing()
         self._seconds = seconds
-        self.on(self._services, self._members.service_changed)
+        self.on(self._services, self._of_service)
         self.on(self._pods, self._members.pod_changed)
+
+    def _of_service(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """A service that exists and has endpoints of its own making is enqueued only if there is something to remove."""
+        keys = self._members.service_changed(change)
+        is_new = change.kind is ChangeType.ADDED
+        return () if is_new and not is_managed(change.obj) and not self.has_endpoints(change.key) else keys
+
+    def has_endpoints(self, key: ObjectKey) -> bool:
+        """Whether the service has endpoints, of whoever's making."""
+        raise NotImplementedError
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)

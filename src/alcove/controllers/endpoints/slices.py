@@ -28,6 +28,9 @@ class EndpointSlices(ServiceWatcher):
         self._zones = EndpointZones()
         self.on(self._nodes, self._services_on_node)
 
+    def has_endpoints(self, key: ObjectKey) -> bool:
+        return bool(self._slices.of(key))
+
     def _services_on_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Services with pods on a node whose zone has changed."""
         if not self._zones.note(change):

@@ -44,7 +44,7 @@ from alcove.api.kinds.core.plane_sleep import (
 )
 from alcove.api.kinds.core.sleep import is_asleep
 from alcove.api.objects import Object, get
-from alcove.client.changes import ObjectChange
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
@@ -425,7 +425,11 @@ def _part(name: str) -> ObjectKey:
 
 
 def _of_tenant(change: ObjectChange) -> Iterable[ObjectKey]:
-    return (tenant_key(TenantId(change.key.name)),)
+    """Of tenants that there are, those that have a plane, or are coming from it."""
+    tenant = change.obj
+    is_at_home = not needs_plane(tenant) and not conditions.is_true(tenant, MOVING)
+    is_new = change.kind is ChangeType.ADDED and change.key.plane == HOME
+    return () if is_new and is_at_home else (tenant_key(TenantId(change.key.name)),)
 
 
 def _of_part(change: ObjectChange) -> Iterable[ObjectKey]:

@@ -53,11 +53,10 @@ class LoadBalancerController(ServiceClaims):
     name = "load-balancer"
 
     def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context, {_BALANCED: BALANCED})
+        super().__init__(context, is_ours, NODE_PORT, {_BALANCED: BALANCED})
         self._services.index_tenants(_BALANCED)
         self._cache.subnets.add_index(_USER, _user_of)
         self._allocator = AddressAllocator(self._cache, context.clock)
-        self._on_services(is_ours, NODE_PORT)
         self.on(self._cache.endpoints, lambda change: self._service_of_deleted(change, NODE_PORT))
         self.on(self._cache.subnets, self._of_pool)
 

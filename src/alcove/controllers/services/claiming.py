@@ -34,8 +34,17 @@ RETRY_SECONDS = 30.0
 class ServiceClaims(Controller):
     resource = SERVICES
 
-    def __init__(self, context: ControllerContext, indexes: Mapping[str, Index] | None = None) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        applies: Callable[[Object], bool],
+        kind: str,
+        indexes: Mapping[str, Index] | None = None,
+    ) -> None:
+        """For services to whose spec `applies` applies, with claims of this type of endpoints."""
         super().__init__(context)
+        self._applies = applies
+        self._kind = kind
         self._cache = VpcCache(context.planes, context.clock)
         self._networks = self.mirror(NETWORKS)
         self._services = self.mirror(SERVICES, {"joined": JOINED, **(indexes or {})})
@@ -44,6 +53,7 @@ class ServiceClaims(Controller):
         self._cache.endpoints.add_index(_POOL, pool_and_tenant)
         self._claiming: WeakValueDictionary[TenantId, asyncio.Lock] = WeakValueDictionary()
         self.on(self._networks, self._of_network)
+        self.on(self._services, self._affected)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
@@ -65,12 +75,12 @@ class ServiceClaims(Controller):
         await self._cache.caught_up(self._cache.endpoints, self._cache.vpcs, self._cache.dividers)
 
     def _of_network(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if not became_ready(change):
+            return
         key = change.key
-        return (
-            self._services.find_keys("joined", key.plane, key.tenant, key.name)
-            if became_ready(change)
-            else ()
-        )
+        for service in self._services.find("joined", key.plane, key.tenant, key.name):
+            if self._applies(service["spec"]) or self._claimed(service, self._kind):
+                yield key.of(objects.name(service), objects.namespace(service))
 
     def _service_of_deleted(self, change: ObjectChange, kind: str) -> Iterable[ObjectKey]:
         """The service of a deleted endpoint of this type."""
@@ -84,21 +94,16 @@ class ServiceClaims(Controller):
         plane = self._tenancy.plane_of(ref.tenant) if ref else None
         return (ObjectKey(plane, ref.tenant, ref.namespace, ref.name),) if ref and plane else ()
 
-    def _on_services(self, applies: Callable[[Object], bool], kind: str) -> None:
-        """Enqueues services to whose spec `applies` applies, or did before the change. Most services are
-        never enqueued this way."""
-
-        def keys(change: ObjectChange) -> Iterable[ObjectKey]:
-            if change.kind is ChangeType.DELETED:
-                return ()
-            specs = [obj["spec"] for obj in (change.obj, change.old) if obj is not None]
-            is_affected = any(map(applies, specs))
-            if change.kind is ChangeType.ADDED and not is_affected:
-                # It may have been changed while no controller was running: only its claims show that.
-                is_affected = bool(self._claimed(change.obj, kind))
-            return (change.key,) if is_affected else ()
-
-        self.on(self._services, keys)
+    def _affected(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        """A service to whose spec `applies` applies, or did before the change. Most services are never enqueued."""
+        if change.kind is ChangeType.DELETED:
+            return ()
+        specs = [obj["spec"] for obj in (change.obj, change.old) if obj is not None]
+        is_affected = any(map(self._applies, specs))
+        if change.kind is ChangeType.ADDED and not is_affected:
+            # It may have been changed while no controller was running: only its claims show that.
+            is_affected = bool(self._claimed(change.obj, self._kind))
+        return (change.key,) if is_affected else ()
 
     def _claimed(self, service: Object, kind: str) -> list[Object]:
         endpoints = self._cache.endpoints_of(service["metadata"]["uid"])

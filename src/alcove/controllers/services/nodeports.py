@@ -33,9 +33,8 @@ class NodePortController(ServiceClaims):
     name = "node-port"
 
     def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
+        super().__init__(context, types.has_node_ports, NODE_PORT)
         self._node_ports = NodePortClaims(self._cache)
-        self._on_services(types.has_node_ports, NODE_PORT)
         self.on(self._cache.endpoints, self._of_claim)
 
     def _of_claim(self, change: ObjectChange) -> Iterable[ObjectKey]:

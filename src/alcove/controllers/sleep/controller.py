@@ -7,12 +7,16 @@ then stops a dedicated API server, which also says when its users sent requests 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from alcove.api import meta
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.backups import reads_volumes_before_delete
 from alcove.api.kinds.core.control_planes import is_dedicated
 from alcove.api.kinds.core.sleep import ASLEEP, inactivity_seconds, is_asleep, sleep_of
-from alcove.client.keys import ObjectKey, PlaneId
+from alcove.api.objects import Object
+from alcove.client.changes import ObjectChange
+from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.resources import TENANTS
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
@@ -32,7 +36,7 @@ class SleepController(Controller):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._tenants = self.mirror(TENANTS)
-        self.on(self._tenants, lambda change: (tenant_key(TenantId(change.key.name)),))
+        self.on(self._tenants, _of_tenant)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
@@ -41,7 +45,7 @@ class SleepController(Controller):
         if "deletionTimestamp" in tenant["metadata"] and not reads_volumes_before_delete(tenant):
             return DONE
         status = tenant.setdefault("status", {})
-        if not sleep_of(tenant) and not is_asleep(tenant) and "lastActivityTime" not in status:
+        if not _may_sleep(tenant):
             return DONE
         now, before = self.clock(), dict(status)
         if inactivity_seconds(tenant) is None:
@@ -59,3 +63,13 @@ class SleepController(Controller):
         if decision.next_change is None:
             return DONE
         return Result(min(max(decision.next_change - now, 0.0) + 0.1, RESYNC_SECONDS_MAX))
+
+
+def _may_sleep(tenant: Object) -> bool:
+    """Whether there is anything to decide, or to write."""
+    return bool(sleep_of(tenant)) or is_asleep(tenant) or "lastActivityTime" in (tenant.get("status") or {})
+
+
+def _of_tenant(change: ObjectChange) -> Iterable[ObjectKey]:
+    is_idle = change.key.plane == HOME and not _may_sleep(change.obj)
+    return () if is_idle else (tenant_key(TenantId(change.key.name)),)

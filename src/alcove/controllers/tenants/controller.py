@@ -22,7 +22,7 @@ from alcove.api.objects import Object
 from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
-from alcove.client.resources import TENANTS, Resource
+from alcove.client.resources import PODS, TENANTS, Resource
 from alcove.controllers import conditions, content_deletion
 from alcove.controllers.concurrency import gather_all
 from alcove.controllers.conditions import Condition
@@ -63,6 +63,11 @@ def _copied(tenant: Object) -> Object:
     return {"spec": {"revokedCertificates": revoked, "sleep": {"afterInactivity": seconds}}}
 
 
+def _is_initialized(tenant: Object) -> bool:
+    """Whether a tenant that is not being deleted needs nothing more, and follows no plane."""
+    return not has_own_plane(tenant) and conditions.is_true(tenant, INITIALIZED)
+
+
 class TenantController(Controller):
     name = "tenant"
     resource = TENANTS
@@ -83,13 +88,20 @@ class TenantController(Controller):
         is_gone = change.kind is ChangeType.DELETED
         is_terminating = not is_gone and "deletionTimestamp" in change.obj["metadata"]
         (self._terminating.add if is_terminating else self._terminating.discard)(tenant)
+        if not is_gone and not is_terminating and change.key.plane == HOME and _is_initialized(change.obj):
+            return ()
         return {change.key, tenant_key(tenant)}
 
     def _of_object(self, resource: Resource, change: ObjectChange) -> Iterable[ObjectKey]:
-        """The terminating tenant of a deleted object, if that was its last object of the resource."""
+        """The terminating tenant of a deleted object, if that allows the next step of its deletion."""
         key = change.key
-        is_last = change.kind is ChangeType.DELETED and key.tenant in self._terminating
-        if is_last and not self.metadata_cache.has(key.tenant_key, key.namespace, resource):
+        if change.kind is not ChangeType.DELETED or key.tenant not in self._terminating:
+            return
+        if self.metadata_cache.has(key.tenant_key, key.namespace, resource):
+            return
+        remaining = self.metadata_cache.resources(key.tenant_key, "")
+        # Without pods, finalizers of the tenant's programs need no longer be waited for.
+        if resource == PODS or content_deletion.ends_stage(resource, remaining):
             yield ObjectKey(key.plane, SYSTEM, "", key.tenant)
 
     async def wait_for_mirrors(self, key: ObjectKey) -> None:
@@ -210,7 +222,7 @@ class TenantController(Controller):
         failures = await carry_out(self.client(key), plan)
         if not failures and plan.is_partial:
             return Result(after_seconds=0.0)
-        if wait := self._reports.wait_seconds(key, tenant, now):
+        if wait := self._reports.wait_seconds(key, now):
             return Result(after_seconds=wait)
         desired = content_deletion.conditions(
             "Tenant", content, failures, is_known=self.metadata_cache.is_synced(scope.plane)

@@ -14,7 +14,7 @@ from alcove.controllers.controller import ControllerContext
 from alcove.controllers.endpoints import service_watcher
 from alcove.controllers.endpoints.service_members import PODS_AT_ONCE
 from alcove.controllers.endpoints.service_watcher import FREE_SECONDS, SHARE, ServicePacing, ServiceWatcher
-from alcove.controllers.loop import ControllerLoop
+from alcove.controllers.loop import ControllerLoop, subscribe
 from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
 from alcove.testing.clock import VirtualClock
@@ -94,7 +94,9 @@ def test_pods_that_change_one_after_another_are_handled_together() -> None:
             watcher = watching(planes, clock)
             pods, services = watcher._pods.add_plane(HOME), watcher._services.add_plane(HOME)
             services.put(obj("web", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}), Revision(1))
-            running = asyncio.create_task(ControllerLoop(watcher, LoopMetrics("watcher")).run())
+            loop = ControllerLoop(watcher, LoopMetrics("watcher"))
+            await subscribe([loop])
+            running = asyncio.create_task(loop.run())
             for number in range(count):
                 status = {"phase": "Running", "podIP": f"10.0.{number // 250}.{number % 250}"}
                 pods.put(obj(f"web-{number}", spec={}, status=status), Revision(number + 1))
