@@ -30,9 +30,11 @@ from alcove.agent.runtime.base import (
     RuntimeFailure,
 )
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_exited
+from alcove.agent.runtime.child_process import CapturedOutput, ChildProcess
 from alcove.agent.runtime.exec_process import ExecProcesses, remove_leftovers
-from alcove.agent.runtime.flavors import GO, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
+from alcove.agent.runtime.flavors import CRUN, GO, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
 from alcove.agent.runtime.resources import QOS, oci_resources, visible_resources
+from alcove.agent.runtime.seccomp_filters import SeccompFilters
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,9 @@ class OciRuntime:
         self._bundles = directory / "containers"
         self._bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._script = directory / flavor.binary
-        _install(self._script, script(flavor, program, directory / "state", cgroups))
+        self._state = directory / "state"
+        _install(self._script, script(flavor, program, self._state, cgroups))
+        self._filters = SeccompFilters()
         self._creating: set[ContainerId] = set()
         self._unstarted: set[ContainerId] = set()
         """Created by this process and not started yet, so their status need not be read."""
@@ -66,18 +70,23 @@ class OciRuntime:
 
     async def create(self, spec: ContainerSpec) -> None:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        bundle = Bundle.make(self._bundles, spec)
+        bundle = Bundle.make(self._bundles, self._with_filter(spec))
         self._creating.add(spec.id)
         try:
             variables = {WAIT_CGROUPS_VARIABLE: node_processes.joined(self._node_processes(bundle))}
             await conmon.create(self._monitor, self._script, bundle, spec, variables)
             bundle.process()
+            if self.flavor.binary == CRUN.binary:
+                self._filters.learn(spec.config, self._state / bundle.runtime_id)
             self._unstarted.add(spec.id)
         except BaseException:
             await asyncio.shield(self._delete(bundle))
             raise
         finally:
             self._creating.discard(spec.id)
+
+    def _with_filter(self, spec: ContainerSpec) -> ContainerSpec:
+        return self._filters.with_filter(spec) if self.flavor.binary == CRUN.binary else spec
 
     async def start(self, container: ContainerId) -> None:
         bundle = self._find(container)
@@ -341,22 +350,23 @@ class OciRuntime:
 
     async def _call(self, *arguments: str) -> bytes:
         """The runtime's output. Raises CreateFailed with its error message."""
-        child = await asyncio.create_subprocess_exec(
-            str(self._script), *arguments, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(CALL_SECONDS_MAX):
-                output, errors = await child.communicate()
-        except TimeoutError:
-            raise CreateFailed(f"{arguments[0]} timed out after {CALL_SECONDS_MAX:.0f} seconds") from None
-        finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
-        if child.returncode:
-            raise CreateFailed(errors.decode(errors="replace").strip() or f"{arguments[0]} failed")
-        return output
+        with CapturedOutput() as output, CapturedOutput() as errors:
+            child = ChildProcess(
+                [str(self._script), *arguments], stdout=output.descriptor, stderr=errors.descriptor
+            )
+            try:
+                async with asyncio.timeout(CALL_SECONDS_MAX):
+                    code = await child.wait()
+            except TimeoutError:
+                raise CreateFailed(f"{arguments[0]} timed out after {CALL_SECONDS_MAX:.0f} seconds") from None
+            finally:
+                if child.returncode is None:
+                    child.kill()
+                    await child.wait()
+            if code:
+                message = errors.read().decode(errors="replace").strip()
+                raise CreateFailed(message or f"{arguments[0]} failed")
+            return output.read()
 
 
 def _signal_start(bundle: Bundle) -> bool:
