@@ -1,4 +1,4 @@
-"""How fast pods start, and what the agent takes: `python -m bench.pods [--quick] [--json FILE]`.
+"""How fast pods start, and what the agent takes: `python -m bench.pods [--quick] [--json FILE]`, `--explain`.
 
 A whole cluster on this machine as a user starts it (API server, controllers, scheduler, one node in a network
 namespace), and this program as a client that watches. Every pod is a shell that sleeps, in the tenant's own network.
@@ -8,6 +8,7 @@ at once      100 pods created without waiting, until the last is Ready; then the
              and the share of one core that it takes while nothing happens
 idle         the share of one core that a gVisor sandbox takes whose container sleeps
 
+`--explain` instead: what the start of one pod of each runtime waits for, step by step.
 `--hollow N` instead: N hollow nodes and ten pods for each, from one process, against one API server.
 """
 
@@ -21,7 +22,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,13 +41,16 @@ from alcove.testing.agent import LocalAgent
 from alcove.testing.cluster import RealCluster, condition, lacking, pod, tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.scheduler import LocalScheduler
-from alcove.testing.server import LocalServer, wait_until
+from alcove.testing.server import Caller, LocalServer, wait_until
+from bench.pod_timeline import Timeline
 from bench.servers import resident_mb
 
 TENANT = TenantId("acme")
 CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
 AT_ONCE = 100
 PODS_PER_HOLLOW_NODE = 10
+EXPLAINED_AFTER = 3
+"""Pods before the one that is explained: the first find everything cold."""
 CREATING_MAX = 16
 SLEEP = "sleep 1000"
 WAIT_SECONDS_MAX = 1_200.0
@@ -61,6 +65,7 @@ class Watching:
         self._client = client
         self._ready: dict[str, float] = {}
         self._there: set[str] = set()
+        self.uids: dict[str, str] = {}
         self._changed = asyncio.Event()
         planes.mirror(ListSelection(PODS), tenant=TENANT).subscribe(self._hear)
 
@@ -76,7 +81,8 @@ class Watching:
 
     async def create(self, wanted: Object) -> float:
         began = time.perf_counter()
-        await self._client.create(TENANT, PODS, wanted, namespace="default")
+        created = await self._client.create(TENANT, PODS, wanted, namespace="default")
+        self.uids[created["metadata"]["name"]] = created["metadata"]["uid"]
         return began
 
     async def ready(self, name: str) -> float:
@@ -141,7 +147,7 @@ async def idle_percent(watch: Watching, directory: Path, seconds: float) -> floa
     await watch.create(pod("idle", SLEEP))
     await watch.ready("idle")
     await asyncio.sleep(1.0)
-    [pid] = sandbox_pids(directory)
+    [pid] = sandbox_pids(directory, watch.uids["idle"])
     before = cpu_seconds(pid)
     await asyncio.sleep(seconds)
     used = cpu_seconds(pid) - before
@@ -149,13 +155,14 @@ async def idle_percent(watch: Watching, directory: Path, seconds: float) -> floa
     return used / seconds * 100
 
 
-def sandbox_pids(directory: Path) -> list[int]:
-    """Of the gVisor sandboxes of a node with this directory."""
+def sandbox_pids(directory: Path, uid: str) -> list[int]:
+    """Of the gVisor sandbox of the pod, on a node with this directory. Other pods' may still be there: a pod that is
+    deleted with force is stopped after its object is gone, within its grace period."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes()
-            if words.startswith(b"runsc-sandbox\0") and bytes(directory) in words:
+            if words.startswith(b"runsc-sandbox\0") and bytes(directory) in words and uid.encode() in words:
                 found.append(int(path.parent.name))
     return found
 
@@ -186,13 +193,43 @@ async def measure(path: Path, pid: int, directory: Path, quick: bool) -> dict[st
         }
 
 
-def real(quick: bool) -> dict[str, float]:
+@contextlib.contextmanager
+def real_cluster() -> Iterator[tuple[RealCluster, Caller]]:
+    """With a tenant that has a class for plain containers."""
     if why := lacking():
         raise SystemExit(f"no pods can be run here: {why}")
     with tempfile.TemporaryDirectory(prefix="bench-pods-") as folder, RealCluster(Path(folder)) as cluster:
         caller = cluster.make_tenant(TENANT)
         for each in (caller, cluster.server.system):
             each.post(CLASS, {"metadata": {"name": "plain"}, "handler": "crun"})
+        yield cluster, caller
+
+
+def explain() -> None:
+    os.environ |= {"ALCOVE_LOG_LEVEL": "debug", "ALCOVE_LOG_FORMAT": "json"}
+    timeline = Timeline()
+
+    async def follow(cluster: RealCluster, caller: Caller) -> None:
+        async with (
+            timeline.watching(cluster.server.system.kubeconfig, TENANT),
+            watching(caller.kubeconfig) as watch,
+        ):
+            for prefix, spec in (("crun", {"runtimeClassName": "plain"}), ("gvisor", {})):
+                for number in range(EXPLAINED_AFTER + 1):
+                    timeline.add(f"{prefix}-{number}", "client create sent")
+                    await watch.create(pod(f"{prefix}-{number}", SLEEP, **spec))
+                    timeline.add(f"{prefix}-{number}", "client create answered")
+                    await watch.ready(f"{prefix}-{number}")
+
+    with real_cluster() as (cluster, caller):
+        uvloop.run(follow(cluster, caller))
+        timeline.read_agent_log(cluster.nodes[0].data / "agent.log")
+    for prefix in ("crun", "gvisor"):
+        timeline.print(f"{prefix}-{EXPLAINED_AFTER}")
+
+
+def real(quick: bool) -> dict[str, float]:
+    with real_cluster() as (cluster, caller):
         return uvloop.run(measure(caller.kubeconfig, cluster.agents["n1"].pid, cluster.nodes[0].data, quick))
 
 
@@ -256,7 +293,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="within a minute")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--hollow", type=int, default=0, help="so many hollow nodes instead")
+    parser.add_argument("--explain", action="store_true", help="what a start waits for instead")
     options = parser.parse_args()
+    if options.explain:
+        explain()
+        return
     figures = hollow(options.hollow) if options.hollow else real(options.quick)
     for name, value in figures.items():
         print(f"{name:28}{value:>12}")

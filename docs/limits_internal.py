@@ -128,6 +128,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "api.names.CACHED_LENGTH_MAX",
         "agent.ingress.limits.IngressLimits.pooled_seconds_max",
         "scheduler.snapshot.JOURNAL_MAX",
+        "agent.runtime.seccomp_filters.FILTERS_MAX",
     ),
     "A limit of a format, a protocol or a type: Kubernetes', X.509's, DNS', HTTP's, Linux'.": (
         "api.captures._FIELDS_MAX",
@@ -137,6 +138,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.network.node_network.INTERFACE_LENGTH_MAX",
         "agent.pods.files._HOSTNAME_MAX",
         "agent.runtime.resources._SHARES_MAX",
+        "agent.runtime.seccomp_filters.FILTER_BYTES_MAX",
         "agent.runtime.users.ID_MAX",
         "agent.server.attach.PACKET_BYTES_MAX",
         "agent.server.spdy.frames.DATA_BYTES_MAX",
@@ -192,6 +194,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "agent.cni.plugin.RESPONSE_BYTES_MAX",
         "agent.cni.server.REQUEST_BYTES_MAX",
         "agent.logs.reader.LINE_BYTES_MAX",
+        "agent.runtime.child_process.OUTPUT_BYTES_MAX",
         "agent.runtime.conmon._ANSWER_BYTES_MAX",
         "agent.runtime.console._MESSAGE_BYTES_MAX",
         "apiserver.streams.agents.ERROR_BYTES_MAX",

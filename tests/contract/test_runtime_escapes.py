@@ -12,10 +12,11 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime import security
+from alcove.agent.runtime import seccomp_filters, security
 from alcove.agent.runtime.base import ExecSession, Isolation, SpecRefused
 from alcove.agent.runtime.config import BindMount
 from alcove.agent.runtime.oci import OciRuntime
@@ -128,6 +129,32 @@ async def test_system_calls_are_refused(lab: ContainerLab, tmp_path: Path) -> No
     nobody = {"ESRCH"}
     assert results.pop("a process of the node") in nobody | {errno.errorcode[code] for code in refusals}
     assert [case for case in results if codes[case] not in refusals] == [], results
+
+
+@pytest.mark.skipif(not syscalls.SUPPORTED, reason="the programs are made for x86-64 only")
+async def test_a_filter_compiled_for_an_earlier_container_refuses_the_same(tmp_path: Path) -> None:
+    flavor, why = await working_flavor("crun")
+    if flavor is None:
+        pytest.skip(why)
+
+    def filters() -> list[str]:
+        """Of the containers, in the order of their creation; empty for those that crun compiled one for."""
+        bundles = sorted((tmp_path / "run/containers").glob("*-c*"), key=lambda each: each.stat().st_ctime)
+        configs = [orjson.loads((each / "config.json").read_bytes()) for each in bundles]
+        return [each["annotations"].get(seccomp_filters.ANNOTATION, "") for each in configs]
+
+    runtime = OciRuntime(flavor, tmp_path / "run", Cgroups.of_machine())
+    async with ContainerLab(runtime, tmp_path) as lab:
+        sleeping: Object = {"command": ["sleep", "1000"]}
+        await lab.container(await lab.sandbox(), sleeping)
+        programs = {case: syscalls.program(call, *arguments) for case, (call, arguments) in CALLS.items()}
+        codes = await _run_programs(lab, tmp_path, programs)
+        assert [case for case, code in codes.items() if code not in REFUSALS] == []
+        fewer = {"securityContext": {"capabilities": {"drop": ["SYS_CHROOT"]}}}
+        await lab.container(await lab.sandbox(), sleeping | fewer)
+        first, second, other = filters()
+        assert (first, bool(second)) == ("", True)
+        assert other != second  # It has another profile.
 
 
 @pytest.mark.skipif(not syscalls.SUPPORTED, reason="the programs are made for x86-64 only")

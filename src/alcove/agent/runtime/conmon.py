@@ -14,6 +14,7 @@ import orjson
 
 from alcove.agent.runtime.base import ContainerSpec, CreateFailed
 from alcove.agent.runtime.bundle import Bundle
+from alcove.agent.runtime.child_process import ChildProcess
 
 PROGRAM = "conmon"
 CREATE_SECONDS_MAX = 60.0
@@ -36,35 +37,25 @@ async def create(
     """Lets the runtime create the container. `variables` are of the runtime's environment. Raises CreateFailed with
     the runtime's message."""
     reading, writing = os.pipe()
-    # Not cancelled: conmon would be killed when it has already forked, and nobody would know what goes on.
-    starting = asyncio.create_task(
-        _start(program, writing, bundle, _arguments(runtime, bundle, spec), variables)
-    )
     try:
-        try:
-            await asyncio.shield(starting)
-        except BaseException:
-            os.close(reading)
-            raise
+        # Nothing can be cancelled before it runs: nobody would know what goes on.
+        child = ChildProcess(
+            [program, *_arguments(runtime, bundle, spec)],
+            pass_fds=(writing,),
+            env={**_ENVIRONMENT, **variables, "_OCI_SYNCPIPE": str(writing)},
+            cwd=bundle.path,  # conmon creates its "oom" file in the working directory.
+        )
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    try:
         output = await _read(reading)
     finally:
         # Also if this is cancelled: only then is the pid of the process known that goes on in the background.
-        await (await starting).wait()
+        await child.wait()
     _check(output)
-
-
-async def _start(
-    program: str, output: int, bundle: Bundle, arguments: Sequence[str], variables: Mapping[str, str]
-) -> asyncio.subprocess.Process:
-    """Starts conmon, which reports to the descriptor `output`; closes it here."""
-    try:
-        return await asyncio.create_subprocess_exec(
-            program, *arguments, pass_fds=(output,), env={**_ENVIRONMENT, **variables, "_OCI_SYNCPIPE": str(output)},
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-            cwd=bundle.path,  # conmon creates its "oom" file in the working directory.
-        )  # fmt: skip
-    finally:
-        os.close(output)
 
 
 def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[str]:

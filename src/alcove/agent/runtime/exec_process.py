@@ -20,6 +20,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime import console, node_processes
 from alcove.agent.runtime.base import CreateFailed, ExecSession, Isolation, NoSuchContainer
 from alcove.agent.runtime.bundle import Bundle
+from alcove.agent.runtime.child_process import DEVNULL, ChildProcess
 from alcove.agent.runtime.flavors import CGROUPS_VARIABLE, RuntimeFlavor
 
 PID_SECONDS_MAX = 2.0
@@ -55,8 +56,8 @@ class ExecProcesses(Struct, frozen=True):
             return await self._wait(bundle, directory, process, arguments)
 
     async def _wait(self, bundle: Bundle, directory: Path, process: ExecSession, argv: Sequence[str]) -> int:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
+        child = ChildProcess(
+            argv,
             stdin=_stream(process.stdin),
             stdout=_stream(process.stdout),
             stderr=_stream(process.stderr),
@@ -80,7 +81,7 @@ class ExecProcesses(Struct, frozen=True):
         except FileNotFoundError:
             raise NoSuchContainer(f"{bundle.id} is being removed") from None
 
-    async def _kill(self, bundle: Bundle, pid_file: Path, child: asyncio.subprocess.Process) -> None:
+    async def _kill(self, bundle: Bundle, pid_file: Path, child: ChildProcess) -> None:
         """Kills the process: its client has disconnected."""
         pid = await _pid(pid_file, child)
         for _ in range(KILLS_MAX if pid else 0):
@@ -103,7 +104,7 @@ class ExecProcesses(Struct, frozen=True):
                 os.kill(int(pid), signal.SIGKILL)
 
 
-async def _pid(pid_file: Path, child: asyncio.subprocess.Process) -> str:
+async def _pid(pid_file: Path, child: ChildProcess) -> str:
     """The pid of a process that was just started; waits for the file, which may be written later."""
     for _ in range(int(PID_SECONDS_MAX / _POLL_SECONDS)):
         if (pid := _content(pid_file)) or child.returncode is not None:
@@ -137,4 +138,4 @@ def remove_leftovers() -> None:
 
 
 def _stream(descriptor: int | None) -> int:
-    return asyncio.subprocess.DEVNULL if descriptor is None else descriptor
+    return DEVNULL if descriptor is None else descriptor

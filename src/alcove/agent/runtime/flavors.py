@@ -28,8 +28,6 @@ unset IFS {cgroups}
 """
 
 _DIRECT = """\
-# These commands are called often and create no cgroups, so they need no other view of the mounts.
-case $1 in start | kill | state) exec {plain} "$@" ;; esac
 exec {call} "$@"
 """
 
@@ -49,18 +47,21 @@ for word in "$@"; do
 done
 wait_cgroups=${{{wait_cgroups}-}}
 unset {wait_cgroups}
-mkfifo "$bundle/{go}" || exit
+mkfifo "$bundle/{go}" "$bundle/{done}" || exit
 # The sandbox and its threads inherit this.
 echo {timer_slack} >/proc/self/timerslack_ns
 {call} "$@" || exit
-exec 3<&0
+# Open before the agent knows of the process: what it writes there is read later.
+exec 3<&0 4<>"$bundle/{go}"
 (
     # The agent may have been killed, and the bundle removed: check for it while waiting.
-    until timeout {poll} head -c 1 "$bundle/{go}" >/dev/null 2>&1; do
+    until timeout {poll} head -c 1 <&4 >/dev/null 2>&1; do
         [ -p "$bundle/{go}" ] || exit 255
     done
+    exec 4<&-
     if {call} --log="$bundle/{start_log}" start "$word"; then
         : >"$bundle/{started}"
+        echo 1<>"$bundle/{done}"
     else
         : >"$bundle/{failed}"
         exit 255
@@ -87,8 +88,9 @@ POLL_SECONDS = 5
 TIMER_SLACK_SECONDS = 0.005
 """By how much timers in a gVisor sandbox may be late. A sandbox without work takes 1 % of a core with it, where it takes
 3.5 % with the kernel's 0.05 ms: the platform `systrap` measures latencies in periods of 0.4 ms."""
-GO, START_LOG = "go", "start.log"
-"""The pipe that signals a proxy process to start the container, and the runtime's log of the start."""
+GO, DONE, START_LOG = "go", "done", "start.log"
+"""The pipes that signal a proxy process to start the container, and the agent that it is started; the runtime's log of
+the start."""
 
 
 class RuntimeFlavor(Struct, frozen=True):
@@ -117,6 +119,13 @@ GVISOR_HIDING = RuntimeFlavor(
 """For kernels whose /proc/sys/net the installed version of gVisor cannot read."""
 
 
+def plain_command(flavor: RuntimeFlavor, program: str, root: Path, verb: str) -> list[str] | None:
+    """The command without the script, for verbs that are called often and create no cgroups, so that they need no other
+    view of the mounts; None for others."""
+    is_plain = flavor.isolation is not Isolation.SANDBOX and verb in ("start", "kill", "state")
+    return [program, f"--root={root}", *flavor.options] if is_plain else None
+
+
 def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) -> str:
     """The text of the script that calls `program` with its state in `root`."""
     arguments = [program, f"--root={root}", *flavor.options]
@@ -132,6 +141,7 @@ def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) ->
             call=call,
             plain=plain,
             go=GO,
+            done=DONE,
             poll=POLL_SECONDS,
             started=STARTED,
             failed=FAILED,
@@ -139,7 +149,7 @@ def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) ->
             timer_slack=round(TIMER_SLACK_SECONDS * 1e9),
             wait_cgroups=WAIT_CGROUPS_VARIABLE,
         )
-    return head + _DIRECT.format(call=call, plain=plain)
+    return head + _DIRECT.format(call=call)
 
 
 def _hiding(flavor: RuntimeFlavor, cgroups: Cgroups) -> str:

@@ -4,7 +4,6 @@ A container's state is in its directory, not in this process: a restarted agent 
 """
 
 import asyncio
-import errno
 import logging
 import os
 import shutil
@@ -17,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from alcove.agent.cgroups import CgroupLimits, Cgroups, CgroupUsage
-from alcove.agent.runtime import conmon, node_processes
+from alcove.agent.runtime import conmon, node_processes, proxy_start
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerPhase,
@@ -30,16 +29,17 @@ from alcove.agent.runtime.base import (
     RuntimeFailure,
 )
 from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_exited
+from alcove.agent.runtime.child_process import CapturedOutput, ChildProcess
 from alcove.agent.runtime.exec_process import ExecProcesses, remove_leftovers
-from alcove.agent.runtime.flavors import GO, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, script
+from alcove.agent.runtime.flavors import CRUN, WAIT_CGROUPS_VARIABLE, RuntimeFlavor, plain_command, script
 from alcove.agent.runtime.resources import QOS, oci_resources, visible_resources
+from alcove.agent.runtime.seccomp_filters import SeccompFilters
 
 log = logging.getLogger(__name__)
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 30.0
 """For conmon to write the rest of a log and exit; long, as others may keep the machine busy. Then it is killed."""
-_POLL_SECONDS = 0.01
 
 
 class OciRuntime:
@@ -53,11 +53,14 @@ class OciRuntime:
         self.handler = flavor.handler
         self.isolation = flavor.isolation
         self._cgroups = cgroups
+        self._program = program
         self._monitor = monitor
         self._bundles = directory / "containers"
         self._bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._script = directory / flavor.binary
-        _install(self._script, script(flavor, program, directory / "state", cgroups))
+        self._state = directory / "state"
+        _install(self._script, script(flavor, program, self._state, cgroups))
+        self._filters = SeccompFilters()
         self._creating: set[ContainerId] = set()
         self._unstarted: set[ContainerId] = set()
         """Created by this process and not started yet, so their status need not be read."""
@@ -66,18 +69,23 @@ class OciRuntime:
 
     async def create(self, spec: ContainerSpec) -> None:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        bundle = Bundle.make(self._bundles, spec)
+        bundle = Bundle.make(self._bundles, self._with_filter(spec))
         self._creating.add(spec.id)
         try:
             variables = {WAIT_CGROUPS_VARIABLE: node_processes.joined(self._node_processes(bundle))}
             await conmon.create(self._monitor, self._script, bundle, spec, variables)
             bundle.process()
+            if self.flavor.binary == CRUN.binary:
+                self._filters.learn(spec.config, self._state / bundle.runtime_id)
             self._unstarted.add(spec.id)
         except BaseException:
             await asyncio.shield(self._delete(bundle))
             raise
         finally:
             self._creating.discard(spec.id)
+
+    def _with_filter(self, spec: ContainerSpec) -> ContainerSpec:
+        return self._filters.with_filter(spec) if self.flavor.binary == CRUN.binary else spec
 
     async def start(self, container: ContainerId) -> None:
         bundle = self._find(container)
@@ -88,7 +96,11 @@ class OciRuntime:
             return
         self._unstarted.discard(container)
         if self.isolation is Isolation.SANDBOX:
-            await self._start_by_proxy(bundle)
+            try:
+                async with asyncio.timeout(CALL_SECONDS_MAX):
+                    await proxy_start.start(bundle)
+            except TimeoutError:
+                raise CreateFailed(f"start timed out after {CALL_SECONDS_MAX:.0f} seconds") from None
             record, config = bundle.record(), bundle.config()
             # Of a best-effort pod there is nothing to show.
             if record.id != record.sandbox and config["annotations"].get(QOS) != "BestEffort":
@@ -215,16 +227,6 @@ class OciRuntime:
             ):  # It has exited, or the pod is being removed.
                 path.write_text(str(monitor))
 
-    async def _start_by_proxy(self, bundle: Bundle) -> None:
-        is_signalled = False  # The container's proxy process starts it, see `flavors`.
-        for _ in range(int(CALL_SECONDS_MAX / _POLL_SECONDS)):
-            if bundle.is_started():
-                return
-            # On a busy machine the proxy process may not be reading yet.
-            is_signalled = is_signalled or _signal_start(bundle)
-            await asyncio.sleep(_POLL_SECONDS)
-        raise CreateFailed(f"start timed out after {CALL_SECONDS_MAX:.0f} seconds")
-
     async def _status(self, bundle: Bundle) -> ContainerStatus:
         record = bundle.record()
         phase = await self._phase(bundle)
@@ -341,37 +343,22 @@ class OciRuntime:
 
     async def _call(self, *arguments: str) -> bytes:
         """The runtime's output. Raises CreateFailed with its error message."""
-        child = await asyncio.create_subprocess_exec(
-            str(self._script), *arguments, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(CALL_SECONDS_MAX):
-                output, errors = await child.communicate()
-        except TimeoutError:
-            raise CreateFailed(f"{arguments[0]} timed out after {CALL_SECONDS_MAX:.0f} seconds") from None
-        finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
-        if child.returncode:
-            raise CreateFailed(errors.decode(errors="replace").strip() or f"{arguments[0]} failed")
-        return output
-
-
-def _signal_start(bundle: Bundle) -> bool:
-    """Signals the proxy process to start the container; False if it is not reading yet."""
-    try:
-        pipe = os.open(bundle.path / GO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return False
-        raise CreateFailed(f"failed to signal the start of {bundle.id}: {error}") from error
-    try:
-        os.write(pipe, b"\n")
-    finally:
-        os.close(pipe)
-    return True
+        command = plain_command(self.flavor, self._program, self._state, arguments[0]) or [str(self._script)]
+        with CapturedOutput() as output, CapturedOutput() as errors:
+            child = ChildProcess([*command, *arguments], stdout=output.descriptor, stderr=errors.descriptor)
+            try:
+                async with asyncio.timeout(CALL_SECONDS_MAX):
+                    code = await child.wait()
+            except TimeoutError:
+                raise CreateFailed(f"{arguments[0]} timed out after {CALL_SECONDS_MAX:.0f} seconds") from None
+            finally:
+                if child.returncode is None:
+                    child.kill()
+                    await child.wait()
+            if code:
+                message = errors.read().decode(errors="replace").strip()
+                raise CreateFailed(message or f"{arguments[0]} failed")
+            return output.read()
 
 
 def _install(path: Path, text: str) -> None:

@@ -128,8 +128,16 @@ class PodNetworkController(Controller):
             self._warn(key, pod, str(error))
             await self._annotate(key, pod, {READINESS_ANNOTATION: "false"})
             return Result(after_seconds=RETRY_SECONDS)
+        pod = self._latest(key, pod)
         await self._annotate_attached(key, pod, [await self._update_node(pod, each) for each in endpoints])
         return DONE
+
+    def _latest(self, key: ObjectKey, pod: Object) -> Object:
+        """The pod as it is now: it is scheduled at the same time, and so most often bound when its addresses are claimed.
+        Then its endpoints get their node at once, and nobody is told that they are not ready."""
+        latest = self._pods.get(key)
+        is_same = latest is not None and latest["metadata"]["uid"] == pod["metadata"]["uid"]
+        return latest if latest is not None and is_same else pod
 
     async def _annotate_attached(self, key: ObjectKey, pod: Object, endpoints: list[Object]) -> None:
         annotations = {READINESS_ANNOTATION: "false"}
