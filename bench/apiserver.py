@@ -13,6 +13,7 @@ import asyncio
 import gc
 import itertools
 import json
+import os
 import ssl
 import statistics
 import sys
@@ -402,6 +403,9 @@ def _compare(figures: dict[str, float], prefix: str) -> None:
 
 async def main(scale: Scale, *, is_on_etcd: bool) -> dict[str, float]:
     assets = kubernetes_assets()
+    if assets is not None:
+        # Both have the same etcd.
+        os.environ["PATH"] = f"{assets}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         figures = await (etcd_figures if is_on_etcd else alcove_figures)(scale, directory)

@@ -10,6 +10,8 @@ from typing import Protocol
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.resources import DEPLOYMENTS, PODS
+from alcove.store import etcd_client, etcd_feed, etcd_wire
 from alcove.store.base import (
     ABSENT,
     Compacted,
@@ -21,11 +23,6 @@ from alcove.store.base import (
     WriteOp,
     WriteOutcomeUnknown,
 )
-
-pytest.importorskip("grpc", reason="grpcio is not installed")
-
-from alcove.api.resources import DEPLOYMENTS, PODS
-from alcove.store import etcd_client, etcd_feed, etcd_wire
 from alcove.store.etcd import EtcdStore
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys

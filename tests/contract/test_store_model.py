@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from msgspec import Struct
+from msgspec.structs import replace
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.store.base import (
@@ -156,7 +157,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(several=st.lists(transactions, min_size=2, max_size=6))
     def write_together(self, several: list[list[RequestedOp]]) -> None:
-        writes = [self.ops(requested) for requested in several]
+        # Of two that delete the same object, either may be first: the event must not tell which one was.
+        lasts: dict[Key, bytes | None] = {}
+        writes = [
+            [replace(op, last=lasts.setdefault(op.key, op.last)) for op in self.ops(requested)]
+            for requested in several
+        ]
 
         async def together() -> list[Revision | BaseException]:
             return await asyncio.gather(*map(self.store.write, writes), return_exceptions=True)

@@ -10,8 +10,8 @@ from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.etcd import EtcdCluster
 from alcove.testing.etcd_relay import EtcdRelay
+from alcove.testing.failover import SHARED_KEYS
 from alcove.testing.relay import Balancer
-from alcove.testing.replicated import SHARED_KEYS
 from alcove.testing.server import LocalServer, wait_until
 
 TENANTS = [f"t{number}" for number in range(8)]

@@ -15,7 +15,7 @@ from alcove.api.objects import Object
 from alcove.testing import etcd
 from alcove.testing.etcd import EtcdCluster
 from alcove.testing.etcd_relay import EtcdRelay
-from alcove.testing.replicated import SHARED_KEYS
+from alcove.testing.failover import SHARED_KEYS
 from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 pytestmark = pytest.mark.skipif(bool(etcd.lacking()), reason=etcd.lacking())

@@ -14,7 +14,7 @@ import pytest
 from alcove.api.objects import Object
 from alcove.testing import etcd
 from alcove.testing.etcd import EtcdCluster
-from alcove.testing.replicated import SHARED_KEYS
+from alcove.testing.failover import SHARED_KEYS
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 ROUNDS = 3

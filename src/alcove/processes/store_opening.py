@@ -15,7 +15,7 @@ async def open_store(config: ApiServerConfig, observe: Observe, worker: WorkerCo
     if config.etcd:
         # Imported on demand: gRPC takes 20 MB.
         from alcove.store.etcd import EtcdStore
-        from alcove.store.etcd_client import Tls
+        from alcove.store.grpc_channel import Tls
 
         tls = Tls.of(config.etcd_pki, config.etcd_server_name) if config.etcd_pki else None
         return await EtcdStore.open(config.etcd, tls=tls)

@@ -24,9 +24,10 @@ from alcove.store.base import (
     WriteOutcomeUnknown,
     check_transaction,
 )
-from alcove.store.etcd_client import EtcdClient, RevisionAhead, RevisionCompacted, Tls
+from alcove.store.etcd_client import EtcdClient, RevisionAhead, RevisionCompacted
 from alcove.store.etcd_feed import EtcdFeed
 from alcove.store.etcd_keys import EtcdKeys
+from alcove.store.grpc_channel import Tls
 
 OBJECTS_PER_PAGE = 500
 PUBLISH_SECONDS_MAX = 10.0

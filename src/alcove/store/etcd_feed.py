@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-import grpc.aio  # type: ignore[import-untyped]
 import msgspec
 
 from alcove.api.ids import Revision
@@ -19,6 +18,7 @@ from alcove.store import etcd_wire as wire
 from alcove.store.base import Compacted, StoreChangeType, StoreError, StoreEvent, StoreUnavailable
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys
+from alcove.store.grpc_channel import GrpcError
 from alcove.store.queue import EventQueue
 
 HISTORY_QUEUED_MAX = 4_096
@@ -105,15 +105,14 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
     async def _read(self) -> None:
         failures = 0
         while True:
-            before = self._received
+            before, endpoint = self._received, self._client.endpoint
             try:
                 await self._follow()
             except Compacted as error:
                 self.end(error)
                 return
-            except (grpc.aio.AioRpcError, grpc.aio.UsageError) as error:
-                if isinstance(error, grpc.aio.AioRpcError):
-                    self._client.translate(error)
+            except GrpcError:
+                self._client.failed(endpoint)
             except Exception as error:
                 failure = StoreUnavailable(f"cannot follow etcd: {error}")
                 failure.__cause__ = error
@@ -124,10 +123,10 @@ class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
 
     async def _follow(self) -> None:
         """Read one watch, from the last received revision until the watch breaks."""
-        stream = self._client.watch()
+        stream = await self._client.watch(self._request())
         try:
-            await stream.write(self._request())
-            while (response := await stream.read()) is not grpc.aio.EOF:
+            while (message := await stream.read()) is not None:
+                response = wire.WatchResponse.FromString(message)
                 if response.canceled:
                     if response.compact_revision:
                         raise Compacted(Revision(response.compact_revision))

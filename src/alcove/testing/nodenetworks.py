@@ -56,14 +56,14 @@ class LabNodeNetwork:
     def start(self) -> None:
         self.node.start()
         self._begun = threading.Event()
-        self._thread = threading.Thread(target=lambda: uvloop.run(self._main()), daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=lambda: uvloop.run(self._main()), daemon=True)
+        self.thread.start()
         assert self._begun.wait(SECONDS_MAX)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(SECONDS_MAX)
-        assert not self._thread.is_alive()
+        self.thread.join(SECONDS_MAX)
+        assert not self.thread.is_alive()
         self.node.plane.close()
 
     async def _main(self) -> None:

@@ -9,13 +9,13 @@ and schedulers, and hollow nodes. Each process can be killed and started again.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 
 from alcove.testing.agent import LocalAgent
 from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.etcd import EtcdCluster
+from alcove.testing.failover import server_on
 from alcove.testing.local import LocalProcess
 from alcove.testing.relay import Balancer
 from alcove.testing.scheduler import LocalScheduler
@@ -23,7 +23,6 @@ from alcove.testing.server import LocalServer, wait_until
 
 CONTROLLERS, SCHEDULERS = "alcove-controllers", "kube-scheduler"
 """Leases of the replicated processes."""
-SHARED_KEYS = ("ca.crt", "ca.key", "sa.key")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
@@ -41,7 +40,7 @@ class ReplicatedCluster:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.etcd)
             for number in range(2):
-                self.servers.append(stack.enter_context(self._server(number)))
+                self.servers.append(stack.enter_context(server_on(self.etcd, self._directory, number)))
             addresses = [server.address for server in self.servers]
             self._balancer = stack.enter_context(Balancer(addresses))
             kubeconfig = self.balanced(self.servers[0].admin_kubeconfig)
@@ -61,15 +60,6 @@ class ReplicatedCluster:
 
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
-
-    def _server(self, number: int) -> LocalServer:
-        directory = self._directory / f"server-{number}"
-        if number:
-            # One CA for all: credentials of one server are valid at the others.
-            (directory / "pki").mkdir(parents=True)
-            for name in SHARED_KEYS:
-                shutil.copy(self._directory / "server-0" / "pki" / name, directory / "pki" / name)
-        return LocalServer(directory, *self.etcd.options(number))
 
     def balanced(self, kubeconfig: Path) -> Path:
         """A kubeconfig with the same credential, through the balancer."""

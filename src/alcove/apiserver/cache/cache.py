@@ -52,12 +52,9 @@ class Cache:
         self._tenant_floors: dict[TenantId, Revision] = {}
         """History of these tenants begins after a revision: they came from another store."""
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
-        self._revision_lock = asyncio.Lock()
-        self._reads_started = 0
-        """Number of reads of the store's newest revision that were started; one runs at a time."""
-        self._last_completed_read = 0
-        """The number of the last of these reads that completed; its result is `_newest`."""
-        self._newest = Revision(0)
+        self._asking: list[asyncio.Future[Revision]] = []
+        """Those that wait for a read of the store's revision that begins after they came."""
+        self._reading: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
         self._packer: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
@@ -226,13 +223,29 @@ class Cache:
 
     async def _newest_revision(self) -> Revision:
         # A read that was started before this call may return a revision that is too old for it.
-        started_before = self._reads_started
-        async with self._revision_lock:
-            if self._last_completed_read <= started_before:
-                self._reads_started += 1
-                self._newest = await self._store.revision()
-                self._last_completed_read = self._reads_started
-            return self._newest
+        asking: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
+        self._asking.append(asking)
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_revisions())
+        return await asking
+
+    async def _read_revisions(self) -> None:
+        """Reads the store's revision as long as somebody asks."""
+        try:
+            while self._asking:
+                asking, self._asking = self._asking, []
+                try:
+                    newest = await self._store.revision()
+                except Exception as error:
+                    for each in asking:
+                        if not each.done():
+                            each.set_exception(error)
+                else:
+                    for each in asking:
+                        if not each.done():
+                            each.set_result(newest)
+        finally:
+            self._reading = None
 
     def _wake(self) -> None:
         ready = [waiter for revision, waiter in self._waiters if revision <= self.revision]
