@@ -178,9 +178,10 @@ def _over_policies(veths: tuple[Veth, ...], tenants: Mapping[int, TenantId]) -> 
     contents: dict[TenantId, dict[int, Amounts]] = {}
     used: dict[str, frozenset[int]] = {}
     for veth in veths:
-        compiled = [compile_profile(each) for each in (veth.ingress, veth.egress) if each is not None]
+        tenant = tenants[veth.vni]
+        compiled = [compile_profile(each, tenant) for each in (veth.ingress, veth.egress) if each is not None]
         used[veth.name] = frozenset(each.name for each in compiled)
-        of_tenant = contents.setdefault(tenants[veth.vni], {})
+        of_tenant = contents.setdefault(tenant, {})
         for each in compiled:
             of_tenant.setdefault(each.name, (len(each.peers), len(each.rules)))
     totals = {tenant: _total(each.values(), 2) for tenant, each in contents.items()}

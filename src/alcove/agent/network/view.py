@@ -14,6 +14,7 @@ from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
 from alcove.agent.network.services import NodePerspective
 from alcove.agent.network.servicetable import ServiceTable
 from alcove.agent.network.tenant_view import TenantChange, TenantNetworkView, services_of
+from alcove.agent.network.tenant_work import TenantWork
 from alcove.api import destinations, objects
 from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import network_of
@@ -80,10 +81,12 @@ class NetworkView:
         domain: str,
         allowed_destinations: Callable[[TenantId], tuple[Prefix, ...]],
         changed: Callable[[], None],
+        work: TenantWork,
         allocations: EndpointIndex | None = None,
     ) -> None:
-        """`allowed_destinations` is `Ring0View.allowed_destinations`; `allocations` those of the view that this one
-        follows."""
+        """`allowed_destinations` is `Ring0View.allowed_destinations`; `work` computes what takes long; `allocations` are
+        those of the view that this one follows."""
+        self._work = work
         self._planes = planes
         self._domain = domain
         self._allowed_destinations = allowed_destinations
@@ -99,7 +102,7 @@ class NetworkView:
         else:
             self.allocations = allocations
         self.table = ServiceTable(tenant, self.allocations)
-        self.rules = PolicyRules(tenant, self.allocations)
+        self.rules = PolicyRules(tenant, self.allocations, work, changed)
         self.table.touch(tenant.service_ids())
         tenant.listen(self._tenant_changed)
         if allocations is not None:
@@ -119,6 +122,7 @@ class NetworkView:
             self._domain,
             self._allowed_destinations,
             self._changed,
+            self._work,
             self.allocations,
         )
 
