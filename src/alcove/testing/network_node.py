@@ -19,6 +19,7 @@ from alcove.client.keys import HOME, TenantKey
 from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.planes import Planes
 from alcove.dataplane.model import Subnet, TrafficProfile, Vpc
+from alcove.dns.record_budget import NODE_RECORDS_MAX, TENANT_RECORDS_MAX, RecordBudget
 from alcove.network.owners import TenantNetworkId
 
 ACME = TenantId("acme")
@@ -34,7 +35,12 @@ BACKING = NetworkBacking(
 class NetworkNode:
     """A node with one network, whose mirrors are filled by hand."""
 
-    def __init__(self, planes: Planes) -> None:
+    def __init__(
+        self,
+        planes: Planes,
+        records_max: int = NODE_RECORDS_MAX,
+        tenant_max: int = TENANT_RECORDS_MAX,
+    ) -> None:
         self._planes = planes
         self._revision = 0
         self._parts: dict[str, PlaneMirror] = {}
@@ -43,8 +49,16 @@ class NetworkNode:
         self._progress = asyncio.Event()
         self.tenant = TenantNetworkView(planes, TenantKey(HOME, ACME), self._changed)
         self.work = TenantWork()
+        self.budget = RecordBudget(records_max, tenant_max)
         self.view = NetworkView(
-            planes, self.tenant, BACKING, "cluster.local", lambda _: (), self._changed, self.work
+            planes,
+            self.tenant,
+            BACKING,
+            "cluster.local",
+            lambda _: (),
+            self._changed,
+            self.work,
+            self.budget,
         )
         self._fill()
         self.put("namespaces", "default", "")
@@ -110,8 +124,12 @@ class NetworkNode:
         """Returns when all rules are computed, as the passes of the reconciler ask for them."""
         async with asyncio.timeout(60):
             while [key for key in keys if not self._is_computed(key)]:
-                await self._progress.wait()
-                self._progress.clear()
+                await self.progress()
+
+    async def progress(self) -> None:
+        """Returns when something has changed or was computed."""
+        await self._progress.wait()
+        self._progress.clear()
 
     def _is_computed(self, key: PodKey) -> bool:
         self.view.rules.for_pod(BACKING, key)

@@ -43,6 +43,7 @@ NETWORKS = Pool(capacity=3_072, owner_max=1_024)
 divide those over a tenant's share: pods in them may not find each other. They get the event TooManyNetworks."""
 
 TOO_MANY_SERVICES, TOO_MANY_RULES = "TooManyServiceEntries", "TooManyPolicyRules"
+TOO_MANY_RECORDS = "TooManyDnsRecords"
 TOO_MANY_ENDPOINTS, TOO_MANY_NETWORKS = "TooManyEndpoints", "TooManyNetworks"
 FAILED_GATEWAY = "FailedGateway"
 
@@ -208,15 +209,30 @@ def _total(amounts: Iterable[Amounts], count: int) -> Amounts:
 
 
 def note_service(note: NetworkNote, node: str, view: NetworkView, service: ServiceId) -> None:
-    obj = view.tenant.service(service)
-    if obj is None:
-        return
-    involved = _reference("Service", *service, obj["metadata"]["uid"])
     message = (
         f"service has no addresses on node {node}: the ports and backends of the tenant's services exceed the "
         "tenant's share of that node"
     )
-    note(view.tenant.tenant_key, involved, TOO_MANY_SERVICES, message)
+    _note_service(note, view, service, TOO_MANY_SERVICES, message)
+
+
+def note_names(note: NetworkNote, node: str, view: NetworkView) -> None:
+    """Records events of services that have no names on the node since the last call."""
+    for service in view.names.refused():
+        message = (
+            f"service has no DNS names on node {node}: the records of the tenant's services and pods exceed the "
+            "tenant's share of that node"
+        )
+        _note_service(note, view, service, TOO_MANY_RECORDS, message)
+
+
+def _note_service(
+    note: NetworkNote, view: NetworkView, service: ServiceId, reason: str, message: str
+) -> None:
+    obj = view.tenant.service(service)
+    if obj is not None:
+        involved = _reference("Service", *service, obj["metadata"]["uid"])
+        note(view.tenant.tenant_key, involved, reason, message)
 
 
 class NetworkLosses:

@@ -14,6 +14,7 @@ from alcove.agent.network.view import NetworkView
 from alcove.api.ids import TenantId
 from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
+from alcove.dns.record_budget import RecordBudget
 from alcove.network.endpoints import PodNic
 from alcove.network.providers.base import Providers
 
@@ -28,6 +29,7 @@ class NetworkViewSet:
         self._domain = domain
         self._changed = changed
         self._work = TenantWork()
+        self._budget = RecordBudget()
         self.ring0 = Ring0View(planes, node, providers, changed)
         self.views: dict[int, NetworkView] = {}
         self._tenants: dict[TenantKey, TenantNetworkView] = {}
@@ -59,6 +61,7 @@ class NetworkViewSet:
                 self.ring0.allowed_destinations,
                 self._changed,
                 self._work,
+                self._budget,
             )
         for tenant in self._tenants.values():
             tenant.watch_peers()

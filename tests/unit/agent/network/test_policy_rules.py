@@ -41,7 +41,7 @@ async def test_policies_of_many_peers_do_not_hold_the_loop(spec: Object) -> None
         before = rules.for_pod(BACKING, local[0])
         async with LoopHolds() as holds:
             node.put("networkpolicies", "p", "default", spec=spec)
-            holds.longest_ms = 0.0  # The put decodes and encodes the object, as the informer does.
+            await holds.begin_anew()  # The put decodes and encodes the object, as the informer does.
             newcomer = keys[30]
             assert rules.for_pod(BACKING, local[0]) is before, "the last rules until there are others"
             assert rules.for_pod(BACKING, newcomer) == (DENIED, DENIED), "none before they are known"
