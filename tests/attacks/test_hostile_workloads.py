@@ -13,8 +13,8 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.controllers.all import CONTROLLERS
-from alcove.testing.agent import LocalAgent
-from alcove.testing.cluster import node_kubeconfig, tenant_is_ready
+from alcove.testing.agent import LocalAgent, node_kubeconfig
+from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
