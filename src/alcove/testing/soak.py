@@ -283,19 +283,29 @@ class Soak:
         volumes = (
             f"/api/v1/tenants/all/persistentvolumes?labelSelector={local_volumes.NODE_LABEL}%3D{node.name}"
         )
-        for each in system.get(volumes).json["items"]:
-            self._drop_claim(each["metadata"]["tenant"], each["spec"]["claimRef"]["name"])
 
         def pods() -> list[Object]:
             found = system.get("/api/v1/tenants/all/pods").json["items"]
             return [each for each in found if each["spec"].get("nodeName") == node.name]
 
+        dropped: set[str] = set()
+
+        def is_drained() -> bool:
+            """Again and again: the scheduler may have bound a pod before it saw that the node is cordoned."""
+            found = system.get(volumes).json["items"]
+            for each in found:
+                if each["metadata"]["name"] not in dropped:
+                    dropped.add(each["metadata"]["name"])
+                    self._drop_claim(each["metadata"]["tenant"], each["spec"]["claimRef"]["name"])
+            for each in (remaining := pods()):
+                metadata = each["metadata"]
+                path = f"/api/v1/tenants/{metadata['tenant']}/namespaces/{metadata['namespace']}/pods"
+                if "deletionTimestamp" not in metadata:
+                    self._must("DELETE", f"{path}/{metadata['name']}", None, 404)
+            return not remaining and not found
+
         self._see_pods()
-        for each in pods():
-            metadata = each["metadata"]
-            path = f"/api/v1/tenants/{metadata['tenant']}/namespaces/{metadata['namespace']}/pods"
-            self._must("DELETE", f"{path}/{metadata['name']}", None, 404)
-        wait_until(lambda: not pods() and not system.get(volumes).json["items"], SECONDS_MAX)
+        wait_until(is_drained, SECONDS_MAX)
         self.cluster.leave(node)
         node.make()
         self.cluster.join(node)
