@@ -71,6 +71,9 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     ),
     "How much is done in one go before others have their turn; the rest follows.": (
         "http.carrier.DATA_BYTES_MAX",
+        "agent.network.policy_rules.INLINE_WORK_MAX",
+        "dns.zone.INLINE_TARGETS_MAX",
+        "dns.zone.OWN_RECORDS_MAX",
         "apiserver.admission.resourcequota.count.MEASURED_AT_ONCE_MAX",
         "controllers.usage.controller.WRITES_MAX",
         "agent.ingress.local_datagrams.READS_AT_ONCE_MAX",

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from alcove.agent.network import map_shares
+from alcove.dataplane.maps import MapName
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -92,3 +95,23 @@ def test_every_row_has_all_cells() -> None:
         if cells and columns:
             assert len(cells) == columns and all(cells), line
         columns = len(cells)
+
+
+def test_every_table_of_the_data_plane_has_room_for_the_shares(limits: ModuleType) -> None:
+    """Shares together leave a quarter of each table to changes, which add before they remove."""
+    pools = {
+        "networks": map_shares.NETWORKS,
+        "routes": map_shares.ROUTES,
+        "endpoints": map_shares.ENDPOINTS,
+        "services": map_shares.SERVICE_ENTRIES,
+        "backends": map_shares.SERVICE_ENTRIES,
+        "members": map_shares.SERVICE_ENTRIES,
+        "policy_peers": map_shares.POLICY_PEERS,
+        "policy_rules": map_shares.POLICY_RULES,
+        "doors": map_shares.NODE_PORT_ENTRIES,
+    }
+    without_share = {"nodes", "forbidden", "ports", "buckets"}
+    assert pools.keys() | without_share == {each.value for each in MapName}, "say who can fill a new table"
+    sizes = limits.map_sizes()
+    for name, pool in pools.items():
+        assert pool.owner_max <= pool.capacity <= 0.75 * sizes[name], name

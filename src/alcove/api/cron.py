@@ -17,6 +17,8 @@ from alcove.api.short_cache import cache_short
 SEARCH_YEARS = 5
 """A schedule that does not run within this many years (30 February) never runs."""
 PARSED_SCHEDULES_MAX = 4096
+LENGTH_MAX = 2_048
+"""Characters of a schedule. One that names every minute, hour, day, month and weekday has 400; one of a megabyte is parsed for seconds."""
 
 
 class CronError(ValueError):
@@ -156,6 +158,8 @@ def parse(text: str) -> Schedule | Every:
     """Parse a schedule. Raises CronError."""
     if not text:
         raise CronError("empty spec string")
+    if len(text) > LENGTH_MAX:
+        raise CronError(f"the spec string must be no more than {LENGTH_MAX} characters")
     if text.startswith("@"):
         return _descriptor(text)
     return _schedule(text)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from time import thread_time
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -33,8 +34,10 @@ _REVISION = "1"
 """Of a kind that is absent. If it is served later, this revision has expired, and the kind is listed."""
 PAGE_OBJECTS = 128
 """Objects in a page of a list, unless they are too large."""
-PAGE_VALUES_MAX = 480_000
-"""Values of a page; one that has more is read in smaller ones. Decoding holds up the whole process."""
+PAGE_VALUES_MAX = 120_000
+"""Values of a page, as of one event; one that has more is read in smaller ones. Decoding holds up the whole process."""
+REST_FACTOR = 3
+"""How much longer than a page took to decode is waited before the next one: the server decides how many there are."""
 PAGES_MAX = 10_000
 """Pages of a list; one with more is refused."""
 _INITIAL = ("sendInitialEvents", "resourceVersionMatch")
@@ -159,11 +162,18 @@ class ListedWatch:
         for _ in range(PAGES_MAX):
             if response is None or response.status != 200:
                 break
+            began = thread_time()
             page = _decoded(response)
-            yield b"".join(_added(page))
+            events = b"".join(_added(page))
+            seconds = thread_time() - began
+            yield events
             revision = str(objects.get(page, "metadata", "resourceVersion", default=""))
             next_page = str(objects.get(page, "metadata", "continue", default=""))
-            response = await self._read_page(next_page) if next_page else None
+            if not next_page:
+                response = None
+                break
+            await asyncio.sleep(REST_FACTOR * seconds)
+            response = await self._read_page(next_page)
         if response is not None:
             yield _error(response.body)
             return

@@ -50,8 +50,9 @@ class TrafficRule(Struct, frozen=True):
     ports: tuple[PortRange, ...] | None = None
 
 
-class TrafficProfile(Struct, frozen=True):
-    """The connections allowed in one direction: those that match at least one rule."""
+class TrafficProfile(Struct, frozen=True, cache_hash=True):
+    """The connections allowed in one direction: those that match at least one rule. It may have tens of thousands of
+    addresses, and is looked up in every pass."""
 
     rules: tuple[TrafficRule, ...] = ()
 

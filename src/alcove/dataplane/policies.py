@@ -48,11 +48,12 @@ def name_of(content: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") or 1
 
 
-def compile_profile(profile: TrafficProfile) -> CompiledPolicy:
+def compile_profile(profile: TrafficProfile, owner: str = EVERYBODY) -> CompiledPolicy:
+    """`owner`: whose result it is; the owner with most loses its own first."""
     compiled = _kept.get(profile)
     if compiled is None:
         compiled = _compiled(profile)
-        _kept.put(EVERYBODY, profile, compiled, 1 + len(compiled.peers) + len(compiled.rules))
+        _kept.put(owner, profile, compiled, 1 + len(compiled.peers) + len(compiled.rules))
     return compiled
 
 

@@ -16,7 +16,7 @@ from alcove.dataplane.maps import (
     WORD,
 )
 from alcove.dataplane.model import DataplaneService, ServiceBackend
-from alcove.dataplane.policies import EVERYBODY, name_of
+from alcove.dataplane.policies import name_of
 
 MEMBER = WORD.pack(1)
 TICK_SECONDS = 2**30 / 1e9
@@ -41,14 +41,14 @@ def ticks(seconds: float) -> int:
     return max(1, round(seconds / TICK_SECONDS)) if seconds else 0
 
 
-def _backend_set(backends: tuple[ServiceBackend, ...]) -> _BackendSet:
-    """The set's name, and its packed members in canonical order."""
+def _backend_set(vni: int, backends: tuple[ServiceBackend, ...]) -> _BackendSet:
+    """The set's name, and its packed members in canonical order. It is kept for the network that had it first."""
     found = _kept_sets.get(backends)
     if found is None:
         packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
             set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
         found = name_of(b"".join(packed)), packed
-        _kept_sets.put(EVERYBODY, backends, found, 1 + len(backends))
+        _kept_sets.put(str(vni), backends, found, 1 + len(backends))
     return found
 
 
@@ -60,7 +60,7 @@ def compile_services(services: Iterable[DataplaneService]) -> CompiledServices:
     answering: set[tuple[int, Address]] = set()
     vnis: set[int] = set()
     for service in services:
-        name, packed = _backend_set(service.backends)
+        name, packed = _backend_set(service.vni, service.backends)
         vnis.add(service.vni)
         key = SERVICE_KEY.pack(
             service.vni, pack(service.address), service.port.to_bytes(2, "big"), service.protocol

@@ -9,8 +9,11 @@ from msgspec import Struct
 from alcove.dns.names import ROOT, Name
 from alcove.dns.records import DnsRecord, RecordType
 from alcove.dns.wire import Rcode
-from alcove.dns.zone import DnsZone, RecordSets
+from alcove.dns.zone import DnsZone
+from alcove.dns.zone_parts import RecordSets
 
+EXTRA_TARGETS_MAX = 64
+"""Targets of SRV records whose addresses are in the same answer."""
 ALIASES_FOLLOWED_MAX = 8
 _SRV_NUMBERS_BYTES = 6
 
@@ -74,7 +77,7 @@ def _follow(zone: DnsZone, sets: RecordSets, kind: int, isolated: bool) -> DnsAn
 def _extra(zone: DnsZone, records: tuple[DnsRecord, ...]) -> tuple[DnsRecord, ...]:
     """Addresses of the targets of SRV records, which saves the client further queries."""
     addresses: dict[DnsRecord, None] = {}
-    for record in records:
+    for record in records[:EXTRA_TARGETS_MAX]:
         if record.type == RecordType.SRV:
             sets = zone.find(Name(record.data[_SRV_NUMBERS_BYTES:])) or {}
             for kind in (RecordType.A, RecordType.AAAA):

@@ -7,6 +7,7 @@ zone, and an upstream query. All cached replies are dropped when the zone change
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from alcove.dns import wire
 from alcove.dns.answers import DnsAnswer, answer
@@ -20,6 +21,8 @@ from alcove.dns.zone import DnsZone
 
 KEPT_BYTES_MAX = 256 << 10
 """The limit of cached replies of one network; when it is reached, all are dropped."""
+ANSWERS_PER_DATAGRAM_MAX = 128
+"""Answers that are encoded for a datagram: more than fit into one. All are for TCP."""
 _ENTRY_BYTES = 300
 _TRANSFERS = (RecordType.AXFR, RecordType.IXFR)
 _OPT_PLAIN_BYTES = 11
@@ -71,6 +74,8 @@ class NetworkResolver:
         self._replies: dict[bytes, Reply] = {}
         self._kept_bytes = 0
         self._version = -1
+        self._turn = 0
+        """Where the next answer begins that has more addresses than fit into a datagram."""
         self._forwarder: Forwarder | None = None
         self.set_upstream(upstream)
 
@@ -148,8 +153,15 @@ class NetworkResolver:
             name = result.elsewhere if result is not None and result.elsewhere is not None else query.name
             question = DnsQuestion(name, query.type, dnssec_ok, bool(query.flags & CD))
             return PendingQuery(query, question, size, result)
-        reply = encode(query.name, query.type, result, self.zone, self._flags)
-        if result.negative_of is None and self._make_room(len(reply.tail)):
+        is_long = len(result.answers) > ANSWERS_PER_DATAGRAM_MAX and size < TCP_BYTES_MAX
+        if is_long and query.type in (RecordType.A, RecordType.AAAA):
+            # Only some of them fit: others each time.
+            self._turn = (self._turn + 1) % len(result.answers)
+            answers = result.answers[self._turn :] + result.answers[: self._turn]
+            result = replace(result, answers=answers)
+        bytes_max = size if is_long else TCP_BYTES_MAX
+        reply = encode(query.name, query.type, result, self.zone, self._flags, bytes_max)
+        if result.negative_of is None and not is_long and self._make_room(len(reply.tail)):
             self._replies[query.key] = reply
         return reply
 

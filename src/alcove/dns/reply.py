@@ -4,6 +4,7 @@ Names in a reply are compression pointers into the question, so one reply fits e
 the name (upper and lower case are returned as they were sent).
 """
 
+from bisect import bisect_right
 from struct import Struct as Layout
 
 from msgspec import Struct
@@ -130,7 +131,7 @@ def _option(query: Query, extended_rcode: int) -> bytes:
 
 
 def _truncate(reply: Reply, bytes_available: int) -> Reply:
-    count = sum(end <= bytes_available for end in reply.ends)
+    count = bisect_right(reply.ends, bytes_available)
     answers, authority, _ = reply.counts
     # Omitted additional records do not require TC, the others do.
     truncated = TC if count < answers + authority else 0

@@ -1,8 +1,8 @@
 """The DNS server of a node: the sockets of all networks on one event loop.
 
 Callers pass sockets that were opened in the networks' namespaces; the socket of a query determines its
-network. At most DATAGRAMS_PER_TURN datagrams of a socket are handled per iteration of the loop, so that a
-flood in one network does not delay the others for long.
+network. At most DATAGRAMS_PER_TURN datagrams of a socket are handled per iteration of the loop, and none after
+TURN_SECONDS, so that a flood in one network does not delay the others for long.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from alcove.component.tasks import TaskSet
 from alcove.dns.model import NetworkId
 from alcove.dns.network_resolver import Counters, NetworkResolver, PendingQuery
 from alcove.dns.question import is_truncated
-from alcove.dns.tcp import ConnectionLimit, DnsTcpConnection
+from alcove.dns.tcp import TURN_SECONDS, ConnectionLimit, DnsTcpConnection
 from alcove.dns.upstream import Upstream
 from alcove.dns.zone import DnsZone
 
@@ -146,6 +147,7 @@ class DnsServer:
         receive, send, hot = sock.recvfrom, sock.sendto, network.hot
 
         def readable() -> None:
+            end = perf_counter() + TURN_SECONDS
             for _ in range(DATAGRAMS_PER_TURN):
                 try:
                     packet, peer = receive(DATAGRAM_BYTES_MAX)
@@ -160,6 +162,8 @@ class DnsServer:
                         send(reply, peer)
                     except OSError:
                         network.counters.unsent += 1
+                if perf_counter() > end:
+                    return  # Others first: the loop calls again.
 
         return readable
 

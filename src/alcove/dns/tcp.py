@@ -6,6 +6,7 @@ stop.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from time import perf_counter
 from typing import Any, cast
 
 from alcove.dns.network_resolver import NetworkResolver, PendingQuery
@@ -14,6 +15,8 @@ CONNECTIONS_MAX = 64
 """The connections of one network; when exceeded, the longest idle one is closed."""
 IDLE_SECONDS = 10.0
 PENDING_MAX = 32
+TURN_SECONDS = 0.001
+"""For which queries of one connection, or of one socket, are answered before others have their turn."""
 _LENGTH_BYTES = 2
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
@@ -51,6 +54,8 @@ class DnsTcpConnection(asyncio.Protocol):
         self._pending = 0
         self._writable = True
         self._is_half_closed = False
+        self._is_waiting = False
+        """Whether the next turn comes by itself."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -84,10 +89,11 @@ class DnsTcpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more queries, but may wait for replies."""
         self._is_half_closed = True
-        return bool(self._pending)
+        return bool(self._pending or self._is_waiting)
 
     def _process(self) -> None:
-        """Answers all complete queries, as long as the client reads the replies."""
+        """Answers all complete queries, as long as the client reads the replies; in turns with other connections."""
+        end_of_turn = perf_counter() + TURN_SECONDS
         while self._writable and self._pending < PENDING_MAX and not self._transport.is_closing():
             length = int.from_bytes(self._received[:_LENGTH_BYTES], "big")
             end = _LENGTH_BYTES + length
@@ -97,7 +103,23 @@ class DnsTcpConnection(asyncio.Protocol):
             packet = bytes(self._received[_LENGTH_BYTES:end])
             del self._received[:end]
             self._answer(packet)
+            if perf_counter() > end_of_turn:
+                self._go_on_later()
+                return
         self._transport.pause_reading()
+
+    def _go_on_later(self) -> None:
+        self._transport.pause_reading()
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        if not self._transport.is_closing():
+            self._process()
+            if self._is_half_closed and not (self._pending or self._is_waiting):
+                self._transport.close()
 
     def _answer(self, packet: bytes) -> None:
         reply = self._network.message(packet)

@@ -1,27 +1,41 @@
 """The zone of a network, updated incrementally.
 
-The contents depend only on the current services, slices and pods, not on the order of updates. Every change
-increments `version`, so that readers can drop cached replies before the next query.
+The contents depend only on the current services, slices and pods, not on the order of updates, as long as they fit into
+the tenant's share of the node. Every change increments `version`, so that readers can drop cached replies before the next
+query.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
+from itertools import islice
 from struct import pack
 
 from alcove.dns.model import DnsPod, DnsService, EndpointSlice, NetworkId, ObjectId, Prefix
-from alcove.dns.names import IPV4_REVERSE, IPV6_REVERSE, ROOT, Name, address_of, is_within, name_of, parent
+from alcove.dns.names import IPV4_REVERSE, IPV6_REVERSE, Name, address_of, is_within, name_of
+from alcove.dns.record_budget import RecordBudget
 from alcove.dns.records import DnsRecord, apex_records, pod_records, service_records
+from alcove.dns.zone_parts import (
+    EMPTY_PART,
+    Change,
+    PartChange,
+    PartId,
+    RecordSets,
+    ZonePart,
+    change_of,
+    merged,
+)
 
 NEGATIVE_SECONDS = 5
+INLINE_TARGETS_MAX = 256
+"""Endpoints and ports of a service up to which its records are made on the event loop: some milliseconds."""
+OWN_RECORDS_MAX = 64
+"""Records of a service that every network has: they need no room in the tenant's share."""
 _SERIAL_BITS = 32
 _REFRESH_SECONDS, _RETRY_SECONDS, _EXPIRE_SECONDS = 7_200, 1_800, 86_400
 
-RecordSets = Mapping[int, tuple[DnsRecord, ...]]
-"""The records of a name by type; empty for a name that only has names below it (empty non-terminal)."""
-
 _EMPTY: RecordSets = {}
-_Unit = tuple[str, ObjectId]
-"""The source of records that are replaced together: `service`, `pod` or `zone`, and its id."""
+RETRIED_AT_ONCE = 16
+"""Parts that did not fit and are tried again in one pass."""
 
 
 def aliases_of(network: str) -> dict[ObjectId, ObjectId]:
@@ -34,8 +48,15 @@ def aliases_of(network: str) -> dict[ObjectId, ObjectId]:
 
 class DnsZone:
     def __init__(
-        self, network: NetworkId, prefixes: Iterable[Prefix] = (), domain: str = "cluster.local"
+        self,
+        network: NetworkId,
+        prefixes: Iterable[Prefix] = (),
+        domain: str = "cluster.local",
+        budget: RecordBudget | None = None,
+        later: Callable[[ObjectId], None] | None = None,
     ) -> None:
+        """`budget` is the node's. `later` is called with a service whose records take long, for somebody to compute
+        `changes` and put them into `replace`; None to make all records at once."""
         self.network = network
         self.domain = name_of(domain)
         self.version = 0
@@ -47,13 +68,16 @@ class DnsZone:
         self._services: dict[ObjectId, DnsService] = {}
         self._slices: dict[ObjectId, EndpointSlice] = {}
         self._slices_of: dict[ObjectId, set[ObjectId]] = {}
-        self._units: dict[_Unit, frozenset[DnsRecord]] = {}
-        self._names: dict[Name, dict[int, tuple[DnsRecord, ...]]] = {}
-        self._duplicates: Counter[DnsRecord] = Counter()
-        """The number of additional units that have the same record."""
+        self._budget = budget or RecordBudget()
+        self._later = later
+        self._parts: dict[PartId, ZonePart] = {}
+        self._refused: dict[PartId, tuple[int, Callable[[], None]]] = {}
+        """Parts that do not fit into the tenant's share: how many records each has, and how it is tried again."""
+        self._index: dict[Name, PartId | dict[PartId, None]] = {}
+        """The parts that have records of each name: most have one."""
         self._below: Counter[Name] = Counter()
         """The number of names with records below each name."""
-        self._replace(("zone", ObjectId("", "")), apex_records(self.domain, self._server))
+        self._put(("zone", ObjectId("", "")), apex_records(self.domain, self._server))
 
     # Changes
 
@@ -74,37 +98,66 @@ class DnsZone:
     def put_slice(self, endpoint_slice: EndpointSlice) -> None:
         if self._slices.get(endpoint_slice.id) == endpoint_slice:
             return
-        self.drop_slice(endpoint_slice.id)
+        before = self._forget_slice(endpoint_slice.id)
         self._slices[endpoint_slice.id] = endpoint_slice
         service = ObjectId(endpoint_slice.id.namespace, endpoint_slice.service)
         self._slices_of.setdefault(service, set()).add(endpoint_slice.id)
+        if before is not None and before != service:
+            self._service_changed(before)
         self._service_changed(service)
 
     def drop_slice(self, slice_id: ObjectId) -> None:
+        service = self._forget_slice(slice_id)
+        if service is not None:
+            self._service_changed(service)
+
+    def drop_slices_of(self, service: ObjectId) -> None:
+        """Forgets the slices of a service that is about to change."""
+        for slice_id in list(self._slices_of.get(service, ())):
+            self._forget_slice(slice_id)
+
+    def _forget_slice(self, slice_id: ObjectId) -> ObjectId | None:
+        """Returns the service that had it."""
         endpoint_slice = self._slices.pop(slice_id, None)
         if endpoint_slice is None:
-            return
+            return None
         service = ObjectId(slice_id.namespace, endpoint_slice.service)
         remaining = self._slices_of[service]
         remaining.discard(slice_id)
         if not remaining:
             del self._slices_of[service]
-        self._service_changed(service)
+        return service
 
     def put_pod(self, pod: DnsPod) -> None:
-        self._replace(("pod", pod.id), pod_records(self.domain, pod))
+        self._put(("pod", pod.id), pod_records(self.domain, pod), lambda: self.put_pod(pod))
 
     def drop_pod(self, pod: ObjectId) -> None:
-        self._replace(("pod", pod), frozenset())
+        self._refused.pop(("pod", pod), None)
+        self._put(("pod", pod), ())
+
+    def has_headless(self, service: ObjectId) -> bool:
+        """Whether the zone has names of the service's endpoints."""
+        found = self._services.get(service)
+        return found is not None and found.headless
+
+    def close(self) -> None:
+        """Gives back what the zone has of the tenant's share."""
+        for part in self._parts.values():
+            self._budget.replace(self.network.tenant, part.count, 0)
+        self._parts.clear()
+        self._index.clear()
+        self._refused.clear()
 
     # Queries
 
     def find(self, name: Name) -> RecordSets | None:
         """The name's records by type; empty if the name exists without records; None if it does not exist."""
-        sets = self._names.get(name)
-        if sets is not None:
-            return sets
-        return _EMPTY if self._below[name] or name == self.domain else None
+        found = self._index.get(name)
+        if found is None:
+            return _EMPTY if self._below[name] or name == self.domain else None
+        if isinstance(found, dict):
+            return merged(self._parts[each].names[name] for each in found)
+        return self._parts[found].names[name]
 
     def apex_of(self, name: Name) -> Name | None:
         """The zone that is authoritative for the name; None if the name must be queried upstream.
@@ -122,7 +175,7 @@ class DnsZone:
                 is_in_network = any(
                     address.version == prefix.version and address in prefix for prefix in self._prefixes
                 )
-                return reverse if is_in_network or address.is_private or name in self._names else None
+                return reverse if is_in_network or address.is_private or name in self._index else None
         return None
 
     def soa(self) -> bytes:
@@ -131,84 +184,106 @@ class DnsZone:
 
     def __len__(self) -> int:
         """The number of names with records."""
-        return len(self._names)
+        return len(self._index)
 
     # Updates
 
     def _service_changed(self, service: ObjectId) -> None:
-        self._publish(service)
-        alias = self._alias_of.get(service)
-        if alias is not None:
-            self._publish(alias)
+        if self._later is not None and self._targets(service) > INLINE_TARGETS_MAX:
+            self._later(service)
+            return
+        for change in self.changes(service):
+            self.replace(change())
 
-    def _publish(self, published: ObjectId) -> None:
-        """Updates the records of a published name. The network's aliased service takes precedence over one
-        with that name."""
+    def _targets(self, service: ObjectId) -> int:
+        """How many endpoints and ports have records of their own."""
+        found = self._services.get(service)
+        count = len(found.ports) if found is not None else 0
+        if found is not None and found.headless:
+            for each in self._slices_of.get(service, ()):
+                count += len(self._slices[each].endpoints) * (1 + len(self._slices[each].ports))
+        # Those that it had before are compared.
+        return count + self._parts.get(("service", service), EMPTY_PART).count // 3
+
+    def changes(self, service: ObjectId) -> list[Change]:
+        """What the service's names are now, for any thread to compute: nothing that they read is changed."""
+        alias = self._alias_of.get(service)
+        return [self._change(each) for each in (service, alias) if each is not None]
+
+    def _change(self, published: ObjectId) -> Change:
+        """The change of a published name. The network's aliased service takes precedence over one with that name."""
         candidates = (self._source_of.get(published, published), published)
         source = next((each for each in candidates if each in self._services), None)
-        records: frozenset[DnsRecord] = frozenset()
-        if source is not None:
-            slices = [self._slices[each] for each in sorted(self._slices_of.get(source, ()))]
-            records = service_records(self.domain, published, self._services[source], slices)
-        self._replace(("service", published), records)
+        part: PartId = ("service", published)
+        before = self._parts.get(part, EMPTY_PART)
+        if source is None:
+            return lambda: change_of(part, before, ())
+        service, domain = self._services[source], self.domain
+        slices = [self._slices[each] for each in sorted(self._slices_of.get(source, ()))]
+        return lambda: change_of(part, before, service_records(domain, published, service, slices))
 
-    def _replace(self, unit: _Unit, records: frozenset[DnsRecord]) -> None:
-        previous = self._units.get(unit, frozenset())
-        if previous == records:
+    def _put(
+        self, part: PartId, records: Iterable[DnsRecord], again: Callable[[], None] = lambda: None
+    ) -> None:
+        self.replace(change_of(part, self._parts.get(part, EMPTY_PART), records), again)
+
+    def replace(self, change: PartChange | None, again: Callable[[], None] | None = None) -> None:
+        """Carries out a change, unless its part was changed since it was computed: then another one comes. A part that
+        does not fit into the tenant's share is empty; `again` tries it again, by default as a service."""
+        if change is None or change.before is not self._parts.get(change.id, EMPTY_PART):
             return
-        if records:
-            self._units[unit] = records
-        else:
-            del self._units[unit]
-        changed: dict[tuple[Name, int], set[DnsRecord]] = {}
-        for record in previous - records:
-            if self._duplicates[record]:
-                self._duplicates[record] -= 1
-                if not self._duplicates[record]:
-                    del self._duplicates[record]
-            else:
-                self._changed_set(record, changed).discard(record)
-        for record in records - previous:
-            records_of_name = self._changed_set(record, changed)
-            if record in records_of_name:
-                self._duplicates[record] += 1
-            else:
-                records_of_name.add(record)
-        for (name, kind), current in changed.items():
-            self._store(name, kind, tuple(sorted(current, key=_data)))
-        self.version += 1
-
-    def _changed_set(
-        self, record: DnsRecord, changed: dict[tuple[Name, int], set[DnsRecord]]
-    ) -> set[DnsRecord]:
-        key = (record.name, record.type)
-        if key not in changed:
-            changed[key] = set(self._names.get(record.name, _EMPTY).get(record.type, ()))
-        return changed[key]
-
-    def _store(self, name: Name, kind: int, records: tuple[DnsRecord, ...]) -> None:
-        sets = self._names.get(name)
-        if sets is None:
-            if not records:
+        tenant, before, now = self.network.tenant, change.before.count, change.now.count
+        kind, id_ = change.id
+        self._refused.pop(change.id, None)
+        is_own = kind == "zone" or id_ in self._source_of or id_ in self._alias_of
+        if not (is_own and now <= OWN_RECORDS_MAX) and not self._budget.has_room(tenant, before, now):
+            self._refused[change.id] = (now, again or (lambda: self._service_changed(id_)))
+            change = change_of(change.id, change.before, ())
+            if change is None:
                 return
-            sets = self._names[name] = {}
-            self._count(name, 1)
-        if records:
-            sets[kind] = records
-            return
-        sets.pop(kind, None)
-        if not sets:
-            del self._names[name]
-            self._count(name, -1)
-
-    def _count(self, name: Name, change: int) -> None:
-        """Updates the counts of all ancestors of a name, which exist as long as the name does."""
-        while name != ROOT:
-            name = parent(name)
-            self._below[name] += change
+            now = 0
+        self._budget.replace(tenant, before, now)
+        if now:
+            self._parts[change.id] = change.now
+        else:
+            del self._parts[change.id]
+        for name in change.added:
+            self._add_name(name, change.id)
+        for name in change.removed:
+            self._remove_name(name, change.id)
+        for name, difference in change.below.items():
+            self._below[name] += difference
             if not self._below[name]:
                 del self._below[name]
+        self.version += 1
 
+    def retry_refused(self) -> None:
+        """Tries again what did not fit into the tenant's share, if there is room now."""
+        for part in list(islice(self._refused, RETRIED_AT_ONCE)):
+            count, again = self._refused.pop(part)
+            if self._budget.has_room(self.network.tenant, 0, count):
+                again()
+            else:
+                self._refused[part] = (count, again)
 
-def _data(record: DnsRecord) -> bytes:
-    return record.data
+    def refused_services(self) -> list[ObjectId]:
+        """Those that have no names because they do not fit into the tenant's share."""
+        return [id_ for kind, id_ in self._refused if kind == "service"]
+
+    def _add_name(self, name: Name, part: PartId) -> None:
+        found = self._index.get(name)
+        if found is None:
+            self._index[name] = part
+        elif isinstance(found, dict):
+            found[part] = None
+        else:
+            self._index[name] = {found: None, part: None}
+
+    def _remove_name(self, name: Name, part: PartId) -> None:
+        found = self._index[name]
+        if not isinstance(found, dict):
+            del self._index[name]
+            return
+        del found[part]
+        if len(found) == 1:
+            [self._index[name]] = found

@@ -34,6 +34,8 @@ DATA_BYTES_MAX = 16 << 10
 """Of a frame."""
 STREAMS_MAX = 1_024
 """Of one connection."""
+FRAMES_AT_ONCE = 512
+"""Frames of one connection that are handled before others have their turn: a peer may send tens of thousands of a byte each."""
 _HEAD = struct.Struct(">BII")
 
 
@@ -67,7 +69,8 @@ class StreamCarrier:
         self._last = 0
         """The number of the stream that was opened last."""
         self._partial = b""
-        """A frame that was received in part."""
+        """What was received and is not handled yet: a frame in part, or more of them while the next turn is awaited."""
+        self._is_waiting = False
         self._is_paused = False
         self._late_bytes_left = 0
         """What may still be received of streams that this side has closed."""
@@ -111,12 +114,27 @@ class StreamCarrier:
 
     def received(self, data: bytes) -> None:
         self.received_at = asyncio.get_running_loop().time()
+        self._partial = self._partial + data if self._partial else data
+        if not self._is_waiting:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        was_waiting, self._is_waiting = self._is_waiting, False
+        if not self.is_open:
+            return
         try:
-            self._partial = self._handle(self._partial + data if self._partial else data)
+            self._partial, is_more = self._handle(self._partial)
         except CarrierError as error:
             log.warning("connection that carries streams is invalid; closing it", extra={"error": str(error)})
             self._partial = b""
             self.transport.abort()
+            return
+        if is_more:
+            self._is_waiting = True
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._take_turn)
+        elif was_waiting and self.is_open:
+            self.transport.resume_reading()
 
     def pause(self) -> None:
         self._is_paused = True
@@ -138,9 +156,9 @@ class StreamCarrier:
 
     # Frames
 
-    def _handle(self, data: bytes) -> bytes:
-        """Handles complete frames; returns the rest. Raises CarrierError."""
-        at, end = 0, len(data)
+    def _handle(self, data: bytes) -> tuple[bytes, bool]:
+        """Handles complete frames; returns the rest, and whether there are more of them. Raises CarrierError."""
+        at, end, left = 0, len(data), FRAMES_AT_ONCE
         while end - at >= _HEAD.size and self.is_open:
             kind, number, value = _HEAD.unpack_from(data, at)
             if kind not in _KINDS or (kind == FrameKind.DATA and not 0 < value <= DATA_BYTES_MAX):
@@ -148,9 +166,12 @@ class StreamCarrier:
             following = at + _HEAD.size + (value if kind == FrameKind.DATA else 0)
             if following > end:
                 break
+            if not left:
+                return data[at:], True
+            left -= 1
             self._frame(FrameKind(kind), number, value, data[at + _HEAD.size : following])
             at = following
-        return data[at:]
+        return data[at:], False
 
     def _frame(self, kind: FrameKind, number: int, value: int, data: bytes) -> None:
         if kind is FrameKind.OPEN:
@@ -198,7 +219,6 @@ class CarriedStream(asyncio.Transport):
         "_owed",
         "_protocol",
         "_unread",
-        "_unread_bytes",
         "_unsent",
         "number",
     )
@@ -213,9 +233,8 @@ class CarriedStream(asyncio.Transport):
         self._unsent = b""
         self._high, self._low = WINDOW_BYTES, WINDOW_BYTES // 4
         self._is_writer_paused = False
-        self._unread: list[bytes] = []
-        """Received while reading was paused."""
-        self._unread_bytes = 0
+        self._unread = bytearray()
+        """Received while reading was paused, in frames of any size."""
         self._owed = 0
         """Bytes that were read, and for which the peer has got no credit."""
         self._is_paused = False
@@ -228,13 +247,12 @@ class CarriedStream(asyncio.Transport):
 
     def receive(self, data: bytes) -> None:
         """Raises CarrierError."""
-        if self._is_ended or self._unread_bytes + self._owed + len(data) > WINDOW_BYTES:
+        if self._is_ended or len(self._unread) + self._owed + len(data) > WINDOW_BYTES:
             raise CarrierError("more data of a stream than its window")
         if self._is_closing:
             self._read(len(data))
         elif self._is_paused or self._unread:
-            self._unread.append(data)
-            self._unread_bytes += len(data)
+            self._unread += data
         else:
             self._deliver(data)
 
@@ -289,8 +307,8 @@ class CarriedStream(asyncio.Transport):
 
     def _deliver_unread(self) -> None:
         while self._unread and not self._is_paused and not self._is_closing:
-            data = self._unread.pop(0)
-            self._unread_bytes -= len(data)
+            data = bytes(self._unread[:DATA_BYTES_MAX])
+            del self._unread[:DATA_BYTES_MAX]
             self._deliver(data)
         if self._is_ended and not self._unread:
             self._finish()

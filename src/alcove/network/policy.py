@@ -14,6 +14,7 @@ addresses of other networks are unknown here.
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -148,20 +149,27 @@ class PolicySet:
         self._comparisons_left = comparisons_max
         self._selection = _Selection(namespaces, peers)
         self._policies: dict[str, list[_Policy]] = {}
+        self._requirements: Counter[str] = Counter()
+        """Of the selectors of each namespace's policies: a pod is compared with all of them."""
         for policy in policies:
             compiled = _Policy(policy, self._selection)
-            self._policies.setdefault(objects.namespace(policy), []).append(compiled)
+            namespace = objects.namespace(policy)
+            self._policies.setdefault(namespace, []).append(compiled)
+            self._requirements[namespace] += max(1, len(compiled.selector.requirements))
 
     def rules(self, pod: PolicyPeer) -> PodRules:
         return self.selecting(pod).rules()
 
     def selecting(self, pod: PolicyPeer) -> SelectingPolicies:
         """Raises TooManyRules."""
+        self._spend(self._requirements[pod.namespace])
         policies = [
             policy for policy in self._policies.get(pod.namespace, ()) if policy.selector.matches(pod.labels)
         ]
-        if self._comparisons_left is not None:
-            self._comparisons_left -= self._comparisons(policies, self._comparisons_left)
+        new = [policy for policy in policies if not policy.is_counted]
+        self._spend(sum(policy.comparisons for policy in new))
+        for policy in new:
+            policy.is_counted = True
         return SelectingPolicies(
             tuple(
                 NamedRules(policy.name, policy.ingress_of(pod)) for policy in policies if policy.has_ingress
@@ -169,15 +177,15 @@ class PolicySet:
             tuple(NamedRules(policy.name, policy.egress) for policy in policies if policy.has_egress),
         )
 
-    def _comparisons(self, policies: list[_Policy], most: int) -> int:
-        """Those of policies that are not compiled yet. Raises TooManyRules."""
-        new = [policy for policy in policies if not policy.is_counted]
-        found = sum(policy.comparisons for policy in new)
-        if found > most:
-            raise TooManyRules(f"{found} comparisons of policies with pods exceed the {most} that are left")
-        for policy in new:
-            policy.is_counted = True
-        return found
+    def _spend(self, comparisons: int) -> None:
+        """Raises TooManyRules."""
+        if self._comparisons_left is None:
+            return
+        if comparisons > self._comparisons_left:
+            raise TooManyRules(
+                f"{comparisons} comparisons of policies with pods exceed the {self._comparisons_left} that are left"
+            )
+        self._comparisons_left -= comparisons
 
 
 def _joined(policies: tuple[NamedRules, ...]) -> Rules | None:

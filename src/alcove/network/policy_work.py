@@ -1,6 +1,7 @@
-"""How much work it is to compile a NetworkPolicy, counted before it is done: peers times pods, and named ports times the ports of pods.
+"""How much work it is to compile a NetworkPolicy, counted before it is done: requirements of peers times pods, and named ports times the
+ports of pods.
 
-One object may have tens of thousands of peers, which are compared with every pod of the network.
+One object may have tens of thousands of peers, or of requirements in one peer, which are compared with every pod of the network.
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ def _of_peer(peer: Object, namespace: str, counts: PeerCounts, names: int) -> in
     if block is not None:
         ranges = 1 + len(block.get("except") or ())
         return ranges * (BLOCK_COMPARISONS * counts.peers if names else 1)
+    pods = requirements(peer.get("podSelector"))
     if peer.get("namespaceSelector") is not None:
-        return 1 + counts.namespaces + counts.peers
-    return 1 + counts.by_namespace.get(namespace, 0)
+        return 1 + requirements(peer["namespaceSelector"]) * counts.namespaces + pods * counts.peers
+    return 1 + pods * counts.by_namespace.get(namespace, 0)
+
+
+def requirements(selector: Object | None) -> int:
+    """Of a label selector, at least one: an object is compared with each of them."""
+    found = selector or {}
+    return max(1, len(found.get("matchLabels") or ()) + len(found.get("matchExpressions") or ()))

@@ -209,3 +209,10 @@ def test_the_last_time_in_an_interval(text: str, since: str, until: str, expecte
     schedule = cron.parse(text)
     assert isinstance(schedule, cron.Schedule)
     assert schedule.last(at(since), at(until)) == (None if expected is None else at(expected))
+
+
+def test_a_schedule_that_is_parsed_for_seconds_is_refused() -> None:
+    longest = ",".join(map(str, range(60))) + " " + ",".join(map(str, range(24))) + " * * *"
+    assert cron.parse(longest) == cron.parse("* * * * *")
+    with pytest.raises(cron.CronError, match="no more than 2048 characters"):
+        cron.parse(",".join(["0-59/1"] * 1_000) + " * * * *")

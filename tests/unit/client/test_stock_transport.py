@@ -62,6 +62,7 @@ class StockServer:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.limit_max, self.expires_at = 1_000, 1_000
+        self.labels: dict[str, str] = {}
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
@@ -83,7 +84,7 @@ class StockServer:
         if start >= self.expires_at:
             return ReceivedResponse(410, {}, orjson.dumps(status(Expired("too old"))))
         items = [
-            {"metadata": {"name": f"p{n}", "resourceVersion": "3"}}
+            {"metadata": {"name": f"p{n}", "resourceVersion": "3", "labels": self.labels}}
             for n in range(start, min(5, start + limit))
         ]
         metadata = {"resourceVersion": "7"} | ({"continue": str(start + limit)} if start + limit < 5 else {})
@@ -155,6 +156,16 @@ async def test_a_watch_begins_with_pages_of_a_list(limit_max: int, pages: int) -
     assert all(query["fieldSelector"] == ["spec.nodeName=n1"] for query in asked)
     assert "sendInitialEvents" not in asked[-1] and asked[-1]["resourceVersion"] == ["7"]
     assert pages <= len(asked) - 1 <= pages + 2
+
+
+async def test_a_page_of_many_values_is_read_in_smaller_ones() -> None:
+    """A page of 480,000 values, and the next, held up the controllers of all tenants for 0.15 s each."""
+    server = StockServer()
+    server.labels = {f"k{number}": "v" for number in range(30_000)}
+    *listed, _, _ = await events_of(Client(StockTransport(server, ACME)), ListSelection(PODS))
+    assert [event.obj["metadata"]["name"] for event in listed] == [f"p{n}" for n in range(5)]
+    limits = [int(parse_qs(path.partition("?")[2])["limit"][0]) for path in server.asked[:-1]]
+    assert limits == [128, 16, 2, 2, 2]
 
 
 async def test_a_list_that_expires_between_pages_is_begun_anew() -> None:

@@ -1,5 +1,6 @@
 """In which order a stateful set makes, deletes and updates its pods, and what is a pod's own."""
 
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from alcove.client.resources import STATEFUL_SETS
 from alcove.controllers.statefulsets import identity
 from alcove.controllers.statefulsets.plan import StatefulSetPlan, StatefulSetRevisions, plan, status
 from alcove.controllers.workloads import history
+from alcove.controllers.workloads.creation import BURST_MAX
 
 NOW = 1_700_000_000.0
 SAME, ROLLING = StatefulSetRevisions("r1", "r1"), StatefulSetRevisions("r1", "r2")
@@ -186,3 +188,16 @@ def test_revisions_are_found_again_numbered_and_forgotten() -> None:
         "r2",
         "r3",
     ]
+
+
+@pytest.mark.parametrize("owned", [[], [pod(0), pod(1), pod(700)]], ids=["new", "begun"])
+@pytest.mark.parametrize("policy", ["Parallel", "OrderedReady"])
+def test_two_billion_replicas_take_no_time(policy: str, owned: list[Object]) -> None:
+    """The controllers of all tenants stood still for hours."""
+    wanted = stateful_set(2**31 - 1, podManagementPolicy=policy)
+    wanted["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
+    began = time.thread_time()
+    made = plan(wanted, owned, StatefulSetRevisions("r1", "r2"), 100.0)
+    status(wanted, owned, StatefulSetRevisions("r1", "r2"), 100.0)
+    assert time.thread_time() - began < 1.0
+    assert len(made.create) == (BURST_MAX + 1 if policy == "Parallel" else 1)

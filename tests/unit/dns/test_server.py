@@ -21,6 +21,7 @@ from alcove.dns.tcp import CONNECTIONS_MAX
 from alcove.dns.upstream import Upstream
 from alcove.dns.zone import DnsZone
 from alcove.testing import needs
+from alcove.testing.loop_holds import LoopHolds
 from alcove.testing.resolver import loopback, scripted
 
 NAME = "web.default.svc.cluster.local"
@@ -121,6 +122,22 @@ async def test_several_questions_on_one_connection_in_pieces() -> None:
             writer.write(stream[at : at + 7])
             await writer.drain()
         assert [(await read_framed(reader)).header.id for _ in range(5)] == list(range(5))
+        writer.close()
+
+
+async def test_queries_in_a_row_over_tcp_do_not_hold_the_loop() -> None:
+    """All that had been received were answered at once."""
+    count = 4_000
+    async with serving(make_zone("acme", "10.0.0.1")) as (_, peer):
+        reader, writer = await asyncio.open_connection(*peer)
+        async with LoopHolds() as holds:
+            writer.write(b"".join(framed(question(number=number)) for number in range(count)))
+            writer.write_eof()
+            await holds.begin_anew()
+            async with asyncio.timeout(60):
+                received = await reader.read(-1)
+        assert received.count(b"\x0a\x00\x00\x01") == count, "all are answered, then the connection ends"
+        assert holds.longest_ms < 10
         writer.close()
 
 

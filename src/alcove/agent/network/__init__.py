@@ -2,7 +2,8 @@
 
 ring0_objects, services, policies                    API objects converted to the data plane's values (pure)
 ring0, tenant_view, endpoint_index                   watched objects of ring0 and of tenants
-view (servicetable, policy_rules)                    one network as this node sees it
+view (servicetable, policy_rules, dns_names)         one network as this node sees it
+tenant_work                                          what takes long of that, beside the event loop
 view_set, desired_state                              all networks, and the state that the data plane is given
 gateway_servers, apiserver_proxy                     DNS and the proxy to the API server, in each gateway
 attachment_records, dataplane_thread, node_network   attaching and detaching pods

@@ -16,6 +16,7 @@ from alcove.agent.network.map_shares import (
     NetworkLosses,
     NetworkNote,
     ServiceShares,
+    note_names,
     note_service,
     share_endpoints,
     share_networks,
@@ -75,6 +76,8 @@ class DesiredStateBuilder:
         self._refresh(views, veths)
         for view, service in self._services.share(views.values()):
             note_service(self._note, self._node, view, service)
+        for view in views.values():
+            note_names(self._note, self._node, view)
         others = [backing for backing, _ in served if backing.vni not in views]
         backings = [*(view.backing for view in views.values()), *others]
         endpoints = [(view.backing.owner, view.endpoints(nodes)) for view in views.values()]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from alcove.agent.network.policies import DENIED
-from alcove.agent.network.policy_rules import Profiles
+from alcove.agent.network.policy_evaluation import Profiles
 from alcove.agent.podkey import PodKey
 from alcove.api import meta, objects
 from alcove.api.kinds.core.networks import network_of

@@ -18,6 +18,7 @@ from alcove.agent.podkey import PodKey
 from alcove.agent.shares import Amounts, Pool, add, is_within, over_share, shares
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.api.service_ips import SERVICE_RANGES_MAX
 from alcove.client.keys import HOME, TenantKey
 from alcove.client.resources import NETWORKS as NETWORKS_RESOURCE
 from alcove.dataplane.model import DataplaneState, RemoteEndpoint, Veth
@@ -42,7 +43,14 @@ NETWORKS = Pool(capacity=3_072, owner_max=1_024)
 """Networks that a node knows: those of its pods, and those that it bounces or divides. A node does not bounce or
 divide those over a tenant's share: pods in them may not find each other. They get the event TooManyNetworks."""
 
+ROUTES = Pool(capacity=49_152, owner_max=12_288)
+"""Subnets, and ranges of VPCs and services, of these networks, at most. As NETWORKS: a tenant with as many networks as it may have, and as many
+subnets in each, would fill the table."""
+ROUTES_BESIDE_SUBNETS = 2 + SERVICE_RANGES_MAX
+"""Routes of a network for its services and the world, at most."""
+
 TOO_MANY_SERVICES, TOO_MANY_RULES = "TooManyServiceEntries", "TooManyPolicyRules"
+TOO_MANY_RECORDS = "TooManyDnsRecords"
 TOO_MANY_ENDPOINTS, TOO_MANY_NETWORKS = "TooManyEndpoints", "TooManyNetworks"
 FAILED_GATEWAY = "FailedGateway"
 
@@ -107,28 +115,38 @@ def _surplus(views: Iterable[NetworkView], share: Amounts) -> frozenset[tuple[in
 def share_networks(
     views: Mapping[int, NetworkView], served: Sequence[ServedNetwork]
 ) -> tuple[list[ServedNetwork], frozenset[TenantNetworkId]]:
-    """The VPCs that the node serves, without those over the share of their tenant, and the networks that are left
-    out; the ones with pods here and the oldest VNIs stay."""
-    totals: dict[TenantId, int] = {}
+    """The VPCs that the node serves, without those over the share of their tenant, in number or in routes, and the networks
+    that are left out; the ones with pods here and the oldest VNIs stay."""
     others = sorted((each for each in served if each[0].vni not in views), key=lambda each: each[0].vni)
-    for backing in (*(view.backing for view in views.values()), *(backing for backing, _ in others)):
-        totals[backing.owner.tenant] = totals.get(backing.owner.tenant, 0) + 1
-    [share] = shares([(total,) for total in totals.values()], (NETWORKS,))
-    if all(total <= share for total in totals.values()):
-        return list(served), frozenset()
-    used: dict[TenantId, int] = {}
+    used: dict[TenantId, Amounts] = {}
     for view in views.values():
-        used[view.backing.owner.tenant] = used.get(view.backing.owner.tenant, 0) + 1
+        _spend(used, view.backing)
+    totals = used.copy()
+    for backing, _ in others:
+        _spend(totals, backing)
+    share = shares(totals.values(), (NETWORKS, ROUTES))
+    if all(is_within(total, share) for total in totals.values()):
+        return list(served), frozenset()
     kept = [each for each in served if each[0].vni in views]
     left_out: set[TenantNetworkId] = set()
     for each in others:
-        tenant = each[0].owner.tenant
-        if used.get(tenant, 0) < share:
-            used[tenant] = used.get(tenant, 0) + 1
+        owner = each[0].owner
+        if is_within(add(used.get(owner.tenant, (0, 0)), _network_amounts(each[0])), share):
+            _spend(used, each[0])
             kept.append(each)
         else:
-            left_out.add(each[0].owner)
+            left_out.add(owner)
     return kept, frozenset(left_out)
+
+
+def _network_amounts(backing: NetworkBacking) -> Amounts:
+    """The network, and its routes."""
+    return 1, ROUTES_BESIDE_SUBNETS + len(backing.vpc.prefixes) + len(backing.subnets)
+
+
+def _spend(used: dict[TenantId, Amounts], backing: NetworkBacking) -> None:
+    tenant = backing.owner.tenant
+    used[tenant] = add(used.get(tenant, (0, 0)), _network_amounts(backing))
 
 
 def share_endpoints(
@@ -178,9 +196,10 @@ def _over_policies(veths: tuple[Veth, ...], tenants: Mapping[int, TenantId]) -> 
     contents: dict[TenantId, dict[int, Amounts]] = {}
     used: dict[str, frozenset[int]] = {}
     for veth in veths:
-        compiled = [compile_profile(each) for each in (veth.ingress, veth.egress) if each is not None]
+        tenant = tenants[veth.vni]
+        compiled = [compile_profile(each, tenant) for each in (veth.ingress, veth.egress) if each is not None]
         used[veth.name] = frozenset(each.name for each in compiled)
-        of_tenant = contents.setdefault(tenants[veth.vni], {})
+        of_tenant = contents.setdefault(tenant, {})
         for each in compiled:
             of_tenant.setdefault(each.name, (len(each.peers), len(each.rules)))
     totals = {tenant: _total(each.values(), 2) for tenant, each in contents.items()}
@@ -207,15 +226,30 @@ def _total(amounts: Iterable[Amounts], count: int) -> Amounts:
 
 
 def note_service(note: NetworkNote, node: str, view: NetworkView, service: ServiceId) -> None:
-    obj = view.tenant.service(service)
-    if obj is None:
-        return
-    involved = _reference("Service", *service, obj["metadata"]["uid"])
     message = (
         f"service has no addresses on node {node}: the ports and backends of the tenant's services exceed the "
         "tenant's share of that node"
     )
-    note(view.tenant.tenant_key, involved, TOO_MANY_SERVICES, message)
+    _note_service(note, view, service, TOO_MANY_SERVICES, message)
+
+
+def note_names(note: NetworkNote, node: str, view: NetworkView) -> None:
+    """Records events of services that have no names on the node since the last call."""
+    for service in view.names.refused():
+        message = (
+            f"service has no DNS names on node {node}: the records of the tenant's services and pods exceed the "
+            "tenant's share of that node"
+        )
+        _note_service(note, view, service, TOO_MANY_RECORDS, message)
+
+
+def _note_service(
+    note: NetworkNote, view: NetworkView, service: ServiceId, reason: str, message: str
+) -> None:
+    obj = view.tenant.service(service)
+    if obj is not None:
+        involved = _reference("Service", *service, obj["metadata"]["uid"])
+        note(view.tenant.tenant_key, involved, reason, message)
 
 
 class NetworkLosses:
@@ -268,8 +302,8 @@ _LOSSES = {
         "that node; delete pods that are not needed"
     ),
     TOO_MANY_NETWORKS: (
-        "is not served by node {node}, and its pods may not find each other: the tenant has more networks than its "
-        "share of that node; delete networks that are not needed"
+        "is not served by node {node}, and its pods may not find each other: the tenant has more networks, or "
+        "subnets of networks, than its share of that node; delete networks that are not needed"
     ),
 }
 

@@ -58,6 +58,8 @@ BANDWIDTH = ("mizar.com/egress-bandwidth", "kubernetes.io/egress-bandwidth")
 CLASS = "mizar.com/network-class"
 """Annotations of a pod: its egress bandwidth in bits per second, and its traffic class."""
 INTERFACE_LENGTH_MAX = 15
+RULES_SECONDS_MAX = 3.0
+"""How long a pod's start waits for its policy rules. They take long if its tenant has many, or if others' are computed before."""
 _TRAFFIC_CLASSES = {
     "premium": TrafficClass.PREMIUM,
     "expedited": TrafficClass.EXPEDITED,
@@ -129,6 +131,7 @@ class NodeNetwork:
         view = self._reconciler.views.views[record.plugs[0].vni]
         self._reconciler.records.put(record)
         self._reconciler.touch()
+        await self._wait_for_rules(view, key)
         try:
             await self._reconciler.dataplane.attach_veths(
                 target, tuple(with_rules(veth.to_veth(), record, view) for veth in record.plugs)
@@ -136,6 +139,14 @@ class NodeNetwork:
         except (DataPlaneError, OSError) as error:
             raise NetworkNotReady(f"failed to create veth: {error}") from error
         return record.attachment
+
+    async def _wait_for_rules(self, view: NetworkView, key: PodKey) -> None:
+        """Waits for the pod's policy rules if they take long: its first packets would be lost. After a while it is
+        attached without them, and denied everything until it has them."""
+        deadline = asyncio.get_running_loop().time() + RULES_SECONDS_MAX
+        while not view.rules.has_rules(view.backing, key):
+            if not await self._reconciler.wait_for_change(deadline - asyncio.get_running_loop().time()):
+                return
 
     def _attach_to_host(self, key: PodKey) -> Attachment:
         if not self._is_trusted(key):

@@ -9,6 +9,7 @@ select them.
 from collections.abc import Callable, Iterable
 from enum import Enum
 
+import orjson
 from msgspec import Struct
 
 from alcove.agent.network.mirror_set import MirrorSet
@@ -65,6 +66,12 @@ class TenantNetworkView:
         self._changed = changed
         self._mirror_set = MirrorSet(changed)
         self._listeners: list[OnTenantChange] = []
+        self._policies: dict[str, dict[str, bytes]] = {}
+        """Policies as their rules are made from them, encoded, by namespace and name."""
+        self.policies_size = 0
+        """Bytes of all policies."""
+        self.namespace_labels: dict[str, dict[str, str]] = {}
+        """Of each namespace, while the tenant has policies."""
         self.services = self._mirror(SERVICES, TenantChange.SERVICE)
         self.slices = self._mirror(ENDPOINT_SLICES, TenantChange.SLICE)
         self.slices.add_index("service", _service_of)
@@ -92,9 +99,27 @@ class TenantNetworkView:
     def _notify(self, kind: TenantChange, change: ObjectChange) -> None:
         if kind in (TenantChange.POD, TenantChange.NAMESPACE) and not _is_relabeled(change):
             return
+        if kind is TenantChange.POLICY:
+            self._put_policy(change)
+        elif kind is TenantChange.NAMESPACE:
+            self.namespace_labels.pop(change.key.name, None)
+            if change.kind is not ChangeType.DELETED:
+                self.namespace_labels[change.key.name] = objects.labels(change.obj)
         for on_change in self._listeners:
             on_change(kind, change)
         self._changed()
+
+    def _put_policy(self, change: ObjectChange) -> None:
+        key = change.key
+        of_namespace = self._policies.setdefault(key.namespace, {})
+        self.policies_size -= len(of_namespace.pop(key.name, b""))
+        if change.kind is not ChangeType.DELETED:
+            metadata = {"namespace": key.namespace, "name": key.name}
+            body = orjson.dumps({"metadata": metadata, "spec": change.obj.get("spec")})
+            of_namespace[key.name] = body
+            self.policies_size += len(body)
+        if not of_namespace:
+            del self._policies[key.namespace]
 
     # Reading
 
@@ -109,7 +134,11 @@ class TenantNetworkView:
         return [self.services, self.slices, self.policies, self.networks, *peers]
 
     def has_policies(self) -> bool:
-        return bool(self.policies.keys(self.tenant_key.plane, self.tenant_key.tenant))
+        return bool(self._policies)
+
+    def policies_in(self, namespaces: Iterable[str]) -> tuple[bytes, ...]:
+        """The policies in these namespaces, encoded."""
+        return tuple(body for each in sorted(namespaces) for body in self._policies.get(each, {}).values())
 
     def network(self, owner: TenantNetworkId) -> Object | None:
         return self.networks.get(ObjectKey(self.tenant_key.plane, self.tenant_key.tenant, "", owner.name))
@@ -148,6 +177,7 @@ class TenantNetworkView:
             self.peers = PolicyPeers(pods, self._mirror(NAMESPACES, TenantChange.NAMESPACE))
         elif not self.has_policies() and self.peers is not None:
             peers, self.peers = self.peers, None
+            self.namespace_labels = {}
             for mirror in (peers.pods, peers.namespaces):
                 self._mirror_set.remove(mirror)
                 self._planes.drop(mirror)

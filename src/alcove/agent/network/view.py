@@ -1,69 +1,31 @@
 """One network as this node sees it: its endpoints, services, policy rules and DNS names.
 
-It is notified of changes. DNS names are updated immediately, everything else when it is read. What has not
-changed is the same tuple as before.
+It is notified of changes. DNS names are updated immediately, unless they take long, everything else when it is read.
+What has not changed is the same tuple as before.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address
 
+from alcove.agent.network.dns_names import DnsNames
 from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.policy_rules import PolicyRules
 from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
 from alcove.agent.network.services import NodePerspective
 from alcove.agent.network.servicetable import ServiceTable
 from alcove.agent.network.tenant_view import TenantChange, TenantNetworkView, services_of
+from alcove.agent.network.tenant_work import TenantWork
 from alcove.api import destinations, objects
 from alcove.api.ids import TenantId
-from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.mizar import GATEWAY, SIMPLE
-from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.changes import ObjectChange
 from alcove.client.planes import Planes
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.model import DataplaneNetwork, Gateway, RemoteEndpoint
-from alcove.dns import objects as dns_objects
-from alcove.dns.model import DnsPod, NetworkId, ObjectId
-from alcove.dns.zone import DnsZone
+from alcove.dns.record_budget import RecordBudget
 from alcove.network.endpoints import EndpointAllocation
-from alcove.network.owners import OwnerRef
 from alcove.network.service_ranges import usable_service_ranges
-
-
-class DnsNames:
-    """The network's DNS zone, updated as services, EndpointSlices and addresses change: the next query
-    sees the change."""
-
-    def __init__(self, tenant: TenantNetworkView, backing: NetworkBacking, domain: str) -> None:
-        owner = backing.owner
-        self.zone = DnsZone(NetworkId(owner.tenant, owner.name), backing.prefixes, domain)
-        self._network = owner.name
-        for obj in tenant.all(tenant.services):
-            self.put_service(ObjectChange(ChangeType.ADDED, tenant.key_of(obj), obj))
-        for obj in tenant.all(tenant.slices):
-            self.put_slice(ObjectChange(ChangeType.ADDED, tenant.key_of(obj), obj))
-
-    def put_service(self, change: ObjectChange) -> None:
-        service = dns_objects.service_of(change.obj) if change.kind is not ChangeType.DELETED else None
-        if service is None or network_of(change.obj) != self._network:
-            self.zone.drop_service(ObjectId(change.key.namespace, change.key.name))
-        else:
-            self.zone.put_service(service)
-
-    def put_slice(self, change: ObjectChange) -> None:
-        endpoint_slice = dns_objects.slice_of(change.obj) if change.kind is not ChangeType.DELETED else None
-        if endpoint_slice is None:
-            self.zone.drop_slice(ObjectId(change.key.namespace, change.key.name))
-        else:
-            self.zone.put_slice(endpoint_slice)
-
-    def put_pod(self, pod: OwnerRef, allocations: EndpointIndex, uid: str) -> None:
-        addresses = tuple(each.address for each in allocations.for_owner(uid) if each.address is not None)
-        id_ = ObjectId(pod.namespace, pod.name)
-        if addresses:
-            self.zone.put_pod(DnsPod(id_, addresses))
-        else:
-            self.zone.drop_pod(id_)
 
 
 def account_of(tenant: TenantId) -> int:
@@ -80,10 +42,13 @@ class NetworkView:
         domain: str,
         allowed_destinations: Callable[[TenantId], tuple[Prefix, ...]],
         changed: Callable[[], None],
+        work: TenantWork,
+        budget: RecordBudget,
         allocations: EndpointIndex | None = None,
     ) -> None:
-        """`allowed_destinations` is `Ring0View.allowed_destinations`; `allocations` those of the view that this one
-        follows."""
+        """`allowed_destinations` is `Ring0View.allowed_destinations`; `work` computes what takes long; `budget` is the
+        node's; `allocations` are those of the view that this one follows."""
+        self._work = work
         self._planes = planes
         self._domain = domain
         self._allowed_destinations = allowed_destinations
@@ -91,7 +56,8 @@ class NetworkView:
         self.tenant = tenant
         self._changed = changed
         self._gateways: dict[str, Address] | None = None
-        self.names = DnsNames(tenant, backing, domain)
+        self._budget = budget
+        self.names = DnsNames(tenant, backing, domain, work, budget, changed)
         if allocations is None:
             self.allocations = EndpointIndex(
                 planes, f"spec.vni={backing.vni}", self._allocation_changed, changed
@@ -99,19 +65,24 @@ class NetworkView:
         else:
             self.allocations = allocations
         self.table = ServiceTable(tenant, self.allocations)
-        self.rules = PolicyRules(tenant, self.allocations)
+        self.rules = PolicyRules(tenant, self.allocations, work, changed)
         self.table.touch(tenant.service_ids())
         tenant.listen(self._tenant_changed)
         if allocations is not None:
+            self.names.fill()  # There were names before: none may be missing.
             allocations.tell(self._allocation_changed)
+        else:
+            self.names.begin_filling()
 
     def close(self) -> None:
         self.tenant.ignore(self._tenant_changed)
+        self.names.close()
         self.allocations.close()
 
     def moved_to(self, tenant: TenantNetworkView) -> "NetworkView":
         """A view of the same network with the tenant's objects on another plane. This one is closed."""
         self.tenant.ignore(self._tenant_changed)
+        self.names.close()
         return NetworkView(
             self._planes,
             tenant,
@@ -119,11 +90,13 @@ class NetworkView:
             self._domain,
             self._allowed_destinations,
             self._changed,
+            self._work,
+            self._budget,
             self.allocations,
         )
 
     def is_synced(self) -> bool:
-        return self.tenant.is_synced() and self.allocations.is_synced()
+        return self.tenant.is_synced() and self.allocations.is_synced() and self.names.is_filled()
 
     def rebase(self, backing: NetworkBacking) -> None:
         """Sets the network's provider objects, which may have another subnet or bouncer now."""

@@ -9,10 +9,12 @@ from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.ring0 import Ring0View
 from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.agent.network.tenant_view import TenantNetworkView
+from alcove.agent.network.tenant_work import TenantWork
 from alcove.agent.network.view import NetworkView
 from alcove.api.ids import TenantId
 from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
+from alcove.dns.record_budget import RecordBudget
 from alcove.network.endpoints import PodNic
 from alcove.network.providers.base import Providers
 
@@ -26,6 +28,8 @@ class NetworkViewSet:
         self._planes = planes
         self._domain = domain
         self._changed = changed
+        self._work = TenantWork()
+        self._budget = RecordBudget()
         self.ring0 = Ring0View(planes, node, providers, changed)
         self.views: dict[int, NetworkView] = {}
         self._tenants: dict[TenantKey, TenantNetworkView] = {}
@@ -56,6 +60,8 @@ class NetworkViewSet:
                 self._domain,
                 self.ring0.allowed_destinations,
                 self._changed,
+                self._work,
+                self._budget,
             )
         for tenant in self._tenants.values():
             tenant.watch_peers()
@@ -154,6 +160,7 @@ class NetworkViewSet:
             tenant.close()
         for index in self._bounced.values():
             index.close()
+        self._work.close()
 
 
 def _is_of(view: NetworkView, desired: tuple[TenantKey, NetworkBacking] | None) -> bool:

@@ -29,8 +29,8 @@ class JobAccount(Struct, kw_only=True):
     """Includes the uncounted ones."""
     failed: int
     uncounted: Object
-    completed_indexes: set[int]
-    failed_indexes: set[int]
+    completed_indexes: completion_indexes.IndexSet
+    failed_indexes: completion_indexes.IndexSet
     release: list[Object]
     """Pods whose finalizers may be removed once the status is written."""
     fatal: str = ""

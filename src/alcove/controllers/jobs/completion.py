@@ -10,6 +10,7 @@ from alcove.api import meta
 from alcove.api.objects import Object, get
 from alcove.controllers.jobs import completion_indexes
 from alcove.controllers.jobs.accounting import JobAccount
+from alcove.controllers.jobs.completion_indexes import IndexSet
 from alcove.controllers.workloads import pods
 
 COMPLETE, FAILED = "Complete", "Failed"
@@ -98,7 +99,7 @@ def _success(job: Object, account: JobAccount, active: Sequence[Object]) -> JobE
     return None
 
 
-def _is_met(rule: Object, completed: set[int], completions: int) -> bool:
-    indexes = rule.get("succeededIndexes")
-    desired = completion_indexes.parse(indexes, completions) if indexes else set(range(completions))
-    return len(completed & desired) >= (rule.get("succeededCount") or len(desired))
+def _is_met(rule: Object, completed: IndexSet, completions: int) -> bool:
+    indexes = rule.get("succeededIndexes") or f"0-{completions - 1}"
+    desired = completion_indexes.parse(indexes, completions)
+    return desired.in_common(completed) >= (rule.get("succeededCount") or len(desired))

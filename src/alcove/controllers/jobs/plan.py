@@ -71,14 +71,14 @@ def _surplus_indexes(job: Object, active: Sequence[Object], account: JobAccount)
     """Pods whose index is finished, out of range, or also another pod's."""
     if not completion_indexes.is_indexed(job):
         return []
-    used_indexes = account.completed_indexes | account.failed_indexes
+    finished, seen = account.completed_indexes | account.failed_indexes, set[int]()
     result = []
     for pod in sorted(active, key=lambda pod: pod["metadata"].get("creationTimestamp", "")):
         index = completion_indexes.index_of(pod)
-        if index is None or index in used_indexes or index >= job["spec"]["completions"]:
+        if index is None or index in finished or index in seen or index >= job["spec"]["completions"]:
             result.append(pod)
         else:
-            used_indexes = used_indexes | {index}
+            seen.add(index)
     return result
 
 
@@ -93,20 +93,18 @@ def _to_create(
     if not completion_indexes.is_indexed(job):
         return [DesiredPod()] * missing, 0.0
     used_indexes = account.completed_indexes | account.failed_indexes
-    used_indexes = used_indexes | {
-        index for pod in busy if (index := completion_indexes.index_of(pod)) is not None
-    }
+    for pod in busy:
+        if (index := completion_indexes.index_of(pod)) is not None:
+            used_indexes.add(index)
     failed: dict[int, list[Object]] = {}
     for pod in owned:
         if has_failed(job, pod) and (index := completion_indexes.index_of(pod)) is not None:
             failed.setdefault(index, []).append(pod)
     result: list[DesiredPod] = []
     wait_min = 0.0
-    for index in range(job["spec"]["completions"]):
+    for index in used_indexes.missing(job["spec"]["completions"]):
         if len(result) == missing:
             break
-        if index in used_indexes:
-            continue
         before = failed.get(index, [])
         # The backoff of an index depends only on its failures.
         wait = wait_seconds(before, (), now)

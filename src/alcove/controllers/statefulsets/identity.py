@@ -14,7 +14,7 @@ from alcove.controllers.workloads.templates import pod_of
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 REVISION = POD_LABEL
-_ORDINAL = re.compile(r"(.*)-([0-9]{1,9})")
+_ORDINAL = re.compile(r"(.*)-([0-9]{1,10})")
 
 
 def ordinal_of(stateful_set: Object, name: str) -> int | None:

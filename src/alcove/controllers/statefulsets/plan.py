@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from alcove.api.objects import Object, get, labels
 from alcove.controllers.statefulsets.identity import REVISION, ordinal_of, ordinals
 from alcove.controllers.workloads import pods
+from alcove.controllers.workloads.creation import BURST_MAX
 
 
 class StatefulSetRevisions(Struct, frozen=True):
@@ -73,7 +74,8 @@ def _fill(
     now: float,
     result: StatefulSetPlan,
 ) -> bool:
-    """Creates missing pods and replaces finished ones. False if later steps have to wait."""
+    """Creates missing pods and replaces finished ones. False if later steps have to wait. A set may want two billion pods:
+    no more are planned than one pass creates, and one more, so that it is followed by another."""
     ordered = is_ordered(stateful_set)
     for ordinal in ordinals(stateful_set):
         pod = existing.get(ordinal)
@@ -83,7 +85,7 @@ def _fill(
             result.delete.append(pod)
         elif _is_available(stateful_set, pod, now):
             continue
-        if ordered:
+        if ordered or len(result.create) > BURST_MAX:
             return False
     return True
 
@@ -130,13 +132,14 @@ def _roll(
     if get(stateful_set, "spec", "updateStrategy", "type") == "OnDelete":
         return
     desired = ordinals(stateful_set)
-    unavailable = sum(
-        1 for each in desired if each not in existing or not _is_available(stateful_set, existing[each], now)
-    )
-    budget = _unavailable_max(stateful_set) - unavailable
-    for ordinal in reversed(range(desired.start + partition(stateful_set), desired.stop)):
-        pod = existing.get(ordinal)
-        if pod is None or pods.is_terminating(pod) or labels(pod).get(REVISION) == revisions.update:
+    wanted = sorted((each for each in existing if each in desired), reverse=True)
+    available = sum(1 for each in wanted if _is_available(stateful_set, existing[each], now))
+    budget = _unavailable_max(stateful_set) - (len(desired) - available)
+    for ordinal in wanted:
+        pod = existing[ordinal]
+        if ordinal < desired.start + partition(stateful_set):
+            return
+        if pods.is_terminating(pod) or labels(pod).get(REVISION) == revisions.update:
             continue
         if any(pod is each for each in result.delete):
             continue

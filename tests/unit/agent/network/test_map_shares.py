@@ -25,6 +25,7 @@ from alcove.dataplane.model import (
     DataplaneState,
     PrefixBlock,
     RemoteEndpoint,
+    Subnet,
     TrafficProfile,
     TrafficRule,
     Veth,
@@ -106,6 +107,21 @@ def test_a_node_does_not_serve_more_networks_of_a_tenant_than_its_share(
     assert left_out == {TenantNetworkId(GREEDY, f"n{vni}") for vni in range(104, 150)}
     few = served[:2]
     assert share_networks({}, few) == (few, frozenset())
+
+
+def test_networks_of_many_subnets_do_not_fill_the_table_of_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,024 networks of 64 subnets each are as many as there are routes."""
+    monkeypatch.setattr(map_shares, "ROUTES", Pool(capacity=1_000, owner_max=400))
+    subnets = tuple(Subnet(1, ip_network((number << 8, 24))) for number in range(64))
+
+    def with_subnets(tenant: TenantId, vni: int, count: int) -> NetworkBacking:
+        return NetworkBacking(TenantNetworkId(tenant, f"n{vni}"), Vpc(vni, ()), subnets[:count], ())
+
+    served = [(with_subnets(GREEDY, vni, 64), ()) for vni in range(100, 110)]
+    served += [(with_subnets(QUIET, vni, 1), ()) for vni in range(200, 210)]
+    kept, left_out = share_networks({}, served)
+    assert {each.vni for each, _ in kept} == {*range(100, 105), *range(200, 210)}
+    assert left_out == {TenantNetworkId(GREEDY, f"n{vni}") for vni in range(105, 110)}
 
 
 def test_ring0_is_told_once_of_networks_that_a_node_without_the_tenants_pods_does_not_serve() -> None:
