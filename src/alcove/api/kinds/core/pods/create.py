@@ -15,10 +15,12 @@ from alcove.api.kinds.core.pods.containers import check_image_spacing
 from alcove.api.kinds.core.pods.defaults import fill_service_account_alias
 from alcove.api.kinds.core.pods.spec import validate_pod_spec
 from alcove.api.kinds.core.pods.totals import qos_class
+from alcove.api.kinds.core.pods.valid_specs import ValidSpecs, key_of
 from alcove.api.objects import Object
 from alcove.api.validation import FieldErrors
 
 _NO_ANNOTATIONS: Mapping[str, str] = {}
+_VALID = ValidSpecs()
 
 
 def validate_pod(pod: Object) -> list[FieldError]:
@@ -29,14 +31,24 @@ def validate_pod(pod: Object) -> list[FieldError]:
     errors: list[FieldError] = []
     if annotations:
         check_pod_annotations(annotations, spec, "metadata.annotations", errors)
-    errors += validate_pod_spec(spec, "spec", pod_name=meta.get("name", ""), is_pod=True)
+    known = key_of(meta.get("tenant", ""), spec)
+    if known not in _VALID:
+        found = _check_spec(spec, meta.get("name", ""))
+        errors += found
+        if not found and known is not None:
+            _VALID.add(known)
+    if spec.get("resourceClaims") and MIRROR in annotations:
+        errors.append(forbidden("[]", "static pods do not support resource claims"))
+    return errors
+
+
+def _check_spec(spec: Object, pod_name: str) -> list[FieldError]:
+    errors = validate_pod_spec(spec, "spec", pod_name=pod_name, is_pod=True)
     if not spec.get("serviceAccountName"):
         _check_no_tokens(spec, errors)
     for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field, ())):
             check_image_spacing(container, f"spec.{field}[{index}]", errors)
-    if spec.get("resourceClaims") and MIRROR in annotations:
-        errors.append(forbidden("[]", "static pods do not support resource claims"))
     return errors
 
 
