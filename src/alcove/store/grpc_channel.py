@@ -85,7 +85,10 @@ class GrpcStream:
 
     def __init__(self, connection: Http2Connection, block: bytes, message: bytes) -> None:
         self._connection = connection
-        self._partial = b""
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._needed = _message_head.size
+        """Bytes until the next message is whole."""
         self._messages: deque[bytes] = deque()
         self._error: GrpcError | None = None
         self._is_ended = False
@@ -110,17 +113,24 @@ class GrpcStream:
     # Http2Stream
 
     def received(self, data: bytes) -> bool:
-        data = self._partial + data if self._partial else data
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size < self._needed:
+            return len(self._messages) < UNREAD_MESSAGES_MAX
+        # Joined once for each message: one with the history of a large store has hundreds of megabytes.
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         at, size = 0, len(data)
+        self._needed = _message_head.size
         while size - at >= _message_head.size:
             is_compressed, length = _message_head.unpack_from(data, at)
             if is_compressed:
                 raise Http2Error("a compressed message was received")
             if size - at < _message_head.size + length:
+                self._needed = _message_head.size + length
                 break
             at += _message_head.size + length
             self._messages.append(data[at - length : at])
-        self._partial = data[at:]
+        self._parts, self._size = [data[at:]], size - at
         self._wake()
         return len(self._messages) < UNREAD_MESSAGES_MAX
 
