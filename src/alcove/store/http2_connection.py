@@ -17,7 +17,7 @@ from hpack import Decoder, HPACKError
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
 END_STREAM, END_HEADERS, PADDED, PRIORITY, ACK = 0x1, 0x4, 0x8, 0x20, 0x1
-TABLE_SIZE, ENABLE_PUSH, STREAMS_MAX, INITIAL_WINDOW, FRAME_SIZE = 1, 2, 3, 4, 5
+TABLE_SIZE, ENABLE_PUSH, CONCURRENT_STREAMS, INITIAL_WINDOW, FRAME_SIZE = 1, 2, 3, 4, 5
 REFUSED, CANCEL = 7, 8
 
 FRAME_BYTES_MAX = 1 << 14
@@ -264,7 +264,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _settings(self, payload: bytes) -> None:
         for identifier, value in _setting.iter_unpack(payload):
-            if identifier == STREAMS_MAX:
+            if identifier == CONCURRENT_STREAMS:
                 self._streams_max = value
             elif identifier == FRAME_SIZE:
                 self._frame_size = value
