@@ -230,6 +230,31 @@ def test_records_of_tenants_that_used_nothing_are_not_read(tmp_path: Path) -> No
     assert requests_beside(tmp_path / "few", 2) == requests_beside(tmp_path / "many", 8) == (2, 1)
 
 
+def test_a_deleted_tenant_that_has_used_nothing_has_no_record_when_its_day_is_over(tmp_path: Path) -> None:
+    clock = SetClock(BEGIN)
+    wanted, options = (
+        (TenantController, NamespaceController, UsageController),
+        ControllerOptions(usage_interval_seconds=1),
+    )
+    with (
+        LocalServer(tmp_path) as home,
+        RunningControllers(home.admin_kubeconfig, wanted, options, clock=clock),
+    ):
+        record, tenant = f"{RECORDS}/idle.2026-11-16", "/api/v1/tenants/idle"
+        assert home.system.post("/api/v1/tenants", {"metadata": {"name": "idle"}}).status == 201
+        assert home.system.delete(tenant).status == 200
+        wait_until(lambda: home.system.get(tenant).status == 404)
+        wait_until(lambda: home.system.get(record).status == 200)
+        node = MeteredNode(home, "n1", tmp_path, clock)
+
+        def is_gone() -> bool:
+            clock.now += 3600
+            node.report()
+            return home.system.get(record).status == 404
+
+        wait_until(is_gone)
+
+
 def test_what_is_used_in_a_nodes_first_interval_is_charged(server: LocalServer, tmp_path: Path) -> None:
     """Counters were read for the first time after an interval, and what they had by then was not charged."""
     node = MeteredNode(server, "new", tmp_path, SetClock(BEGIN))

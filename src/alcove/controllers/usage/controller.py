@@ -6,7 +6,7 @@ keeps the hour's record from being computed from fewer reports.
 
 Records are read and written only for tenants whose sums have changed since the last time. A tenant that is being deleted
 gets an empty record: records are made for tenants that exist, since a node could make up names, and what it has used is
-summed up into that one later, with everybody's.
+summed up into that one later, with everybody's. If it is still empty when its day is settled, it is deleted.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class UsageController(Controller):
         """Hashes of the sums that records have, for hours that are not settled."""
         self._deleted: set[str] = set()
         """Tenants that are being deleted, and were enqueued for it."""
+        self._begun: set[RecordKey] = set()
+        """Records that were created empty, of days that are not settled."""
         reports = self.mirror(USAGE_REPORTS, tenant=SYSTEM, only=HOME, metadata_only=True)
         self.on(reports, lambda _change: (_ALL_KEY,))
         self.on(self._tenants, self._note_tenant)
@@ -109,6 +111,18 @@ class UsageController(Controller):
         for day in {usage.day_of(usage.hour_of(since)), usage.day_of(usage.hour_of(now))}:
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(SYSTEM, USAGE_RECORDS, sums.new_record(tenant, day))
+                self._begun.add((tenant, day))
+
+    async def _remove_empty_records(self) -> None:
+        """Deletes those that were created for a tenant's deletion, and for which no usage was reported."""
+        assert self._settled is not None
+        first_open = usage.day_of(self._settled + 1)
+        for tenant, day in [each for each in self._begun if each[1] < first_open]:
+            with contextlib.suppress(NotFound):
+                record = await self._client.get(SYSTEM, USAGE_RECORDS, usage.record_name(tenant, day))
+                if not record["spec"].get("hours"):
+                    await self._delete(USAGE_RECORDS, record)
+            self._begun.discard((tenant, day))
 
     async def _write_records(self, reports: list[Object]) -> list[Object]:
         """The records of hours that are not settled, of those whose sums have changed."""
@@ -157,6 +171,7 @@ class UsageController(Controller):
         if due > self._settled:
             await self._write_note(due)
             self._settled = due
+            await self._remove_empty_records()
         nodes = {key.name for key in self._nodes.keys(HOME, SYSTEM)}
         for report in reports:
             name = objects.name(report)
