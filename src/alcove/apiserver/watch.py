@@ -133,15 +133,13 @@ class Watcher:
         return bool(self._pending_bytes) or (self._writer is not None and self._writer.paused)
 
     def _send_initial(self) -> None:
-        """Sends a slice of the initial events; continues when it is this watcher's turn again, or when `resume`
-        is called."""
+        """Sends a slice of the initial events; `flush` continues."""
         if self._initial is None or self._writer is None or self._is_full:
             return
         size = 0
         for count, first in enumerate(self._initial, start=1):
             size += self._append_initial(first)
             if count >= FIRST_AT_ONCE_MAX or size > WRITE_BYTES_MAX:
-                self._hub.schedule(self, self.tenant)
                 return
         self._finish_initial()
 
@@ -211,7 +209,7 @@ class Watcher:
         self._pending_bytes += len(line)
 
     def flush(self) -> bool:
-        """Writes some of what the client reads now; True if it should be called again."""
+        """Writes some of what the client reads now; True if there is more. If the client does not read, `resume` follows."""
         self._send_initial()
         self._write()
         writer = self._writer
@@ -225,7 +223,8 @@ class Watcher:
         if is_behind:
             self.expire()
             return False
-        return bool(self._pending_bytes) and not writer.paused
+        has_more = self._initial is not None or self._pending_bytes > 0
+        return has_more and not writer.paused
 
     def _event_type(self, event: CacheEvent) -> CacheEventType | None:
         return event_type(event.kind, event.entry, event.previous, self._matches)

@@ -64,14 +64,17 @@ class Lines:
         return [line for piece in self.pieces for line in piece]
 
 
-def entry(name: str, revision: int) -> CacheEntry:
+def entry(name: str, revision: int, size: int = 0) -> CacheEntry:
     meta = {"name": name, "namespace": "default", "uid": name}
-    body = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    data = {"data": {"x": "y" * size}} if size else {}
+    body = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, **data})
     return CacheEntry(Key(CONFIG_MAPS, ACME, "default", name), Revision(revision), body)
 
 
-def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT, tenant: TenantId = ACME) -> Watcher:
-    there = [entry(f"m{number}", number + 1) for number in range(count)]
+def watcher(
+    hub: WatchHub, view: ObjectView, count: int = COUNT, tenant: TenantId = ACME, size: int = 0
+) -> Watcher:
+    there = [entry(f"m{number}", number + 1, size) for number in range(count)]
     end = watch_events.bookmark(view, Revision(count), initial_end=True)
     return Watcher(
         hub,
@@ -131,6 +134,15 @@ async def test_a_long_initial_list_yields_to_other_tasks(view: ObjectView) -> No
     assert max(len(piece) for piece in writer.pieces) <= FIRST_AT_ONCE_MAX
     assert writer.lines == [*(("ADDED", f"m{number}") for number in range(COUNT)), ("BOOKMARK", "")]
     watching.stop()
+
+
+@pytest.mark.parametrize("size", [300, 1_000, WRITE_BYTES_MAX, 3 * WRITE_BYTES_MAX])
+async def test_an_initial_list_of_large_objects_is_sent_to_its_end(view: ObjectView, size: int) -> None:
+    """Whatever was left of a slice was written, and the watch then waited for the next event, or for ever."""
+    hub, lines, count = WatchHub(), Lines(), 600
+    watcher(hub, view, count, size=size).start(lines)
+    await settled(hub)
+    assert [name for _, name in lines.lines] == [*(f"m{number}" for number in range(count)), ""]
 
 
 async def test_a_large_event_is_written_in_parts_between_which_others_are_served(view: ObjectView) -> None:
