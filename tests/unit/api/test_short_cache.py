@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from alcove.api import cron, quantity, service_ips
+from alcove.api import quantity, service_ips
 from alcove.api.kinds.core import resources
 from alcove.api.selectors import fields, query
 from alcove.api.short_cache import LENGTH_MAX, cache_short
@@ -46,7 +46,6 @@ def _with_long_rule(text: str) -> object:
         (paths.parse, lambda: "/api/v1/namespaces/" + "n" * LONG),
         (query.parse, lambda: "a" + " " * LONG + "= b"),
         (fields.parse_fields, lambda: "metadata.name=" + "b" * LONG),
-        (cron.parse, lambda: "0," * (LONG // 2) + "0 * * * *"),
         (service_ips._parse, lambda: "x" * LONG),
         (_with_long_labels, lambda: "l" * (LONG // 100)),
         (_with_long_rule, lambda: "r" * LONG),

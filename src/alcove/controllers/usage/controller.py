@@ -6,7 +6,7 @@ keeps the hour's record from being computed from fewer reports.
 
 Records are read and written only for tenants whose sums have changed since the last time. A tenant that is being deleted
 gets an empty record: records are made for tenants that exist, since a node could make up names, and what it has used is
-summed up into that one later, with everybody's. If it is still empty when its day is settled, it is deleted.
+summed up into that one later, with everybody's. If it is still empty some time after its day was settled, it is deleted.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ class UsageController(Controller):
         """Hashes of the sums that records have, for hours that are not settled."""
         self._deleted: set[str] = set()
         """Tenants that are being deleted, and were enqueued for it."""
-        self._begun: set[RecordKey] = set()
-        """Records that were created empty, of days that are not settled."""
         reports = self.mirror(USAGE_REPORTS, tenant=SYSTEM, only=HOME, metadata_only=True)
         self.on(reports, lambda _change: (_ALL_KEY,))
         self.on(self._tenants, self._note_tenant)
@@ -111,18 +109,6 @@ class UsageController(Controller):
         for day in {usage.day_of(usage.hour_of(since)), usage.day_of(usage.hour_of(now))}:
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(SYSTEM, USAGE_RECORDS, sums.new_record(tenant, day))
-                self._begun.add((tenant, day))
-
-    async def _remove_empty_records(self) -> None:
-        """Deletes those that were created for a tenant's deletion, and for which no usage was reported."""
-        assert self._settled is not None
-        first_open = usage.day_of(self._settled + 1)
-        for tenant, day in [each for each in self._begun if each[1] < first_open]:
-            with contextlib.suppress(NotFound):
-                record = await self._client.get(SYSTEM, USAGE_RECORDS, usage.record_name(tenant, day))
-                if not record["spec"].get("hours"):
-                    await self._delete(USAGE_RECORDS, record)
-            self._begun.discard((tenant, day))
 
     async def _write_records(self, reports: list[Object]) -> list[Object]:
         """The records of hours that are not settled, of those whose sums have changed."""
@@ -171,7 +157,6 @@ class UsageController(Controller):
         if due > self._settled:
             await self._write_note(due)
             self._settled = due
-            await self._remove_empty_records()
         nodes = {key.name for key in self._nodes.keys(HOME, SYSTEM)}
         for report in reports:
             name = objects.name(report)
@@ -197,13 +182,15 @@ class UsageController(Controller):
     # Retention
 
     async def _expire(self) -> None:
-        """Deletes records that are older than the retention, once a day."""
+        """Deletes records that are older than the retention, and empty ones of days that are settled, once a day."""
+        assert self._settled is not None
         today = usage.day_of(usage.hour_of(self.clock()))
         if self._expired_day == today:
             return
         listed = await self._client.list(SYSTEM, USAGE_RECORDS, metadata_only=True)
         records = {objects.name(each): each for each in listed}
-        for name in sums.expired(records, self.clock(), self.context.options.usage_retention_days):
+        retention_days = self.context.options.usage_retention_days
+        for name in sums.expired(records.values(), self.clock(), retention_days, self._settled):
             await self._delete(USAGE_RECORDS, records[name])
         self._expired_day = today
 

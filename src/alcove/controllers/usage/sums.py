@@ -12,6 +12,8 @@ from alcove.api.usage import DAY_HOURS, TenantAmounts, UsageAmounts, day_of
 from alcove.api.usage_hours import is_due
 
 API_SERVER_PREFIX = "apiserver:"
+EMPTY_LABEL = "usage.alcove.io/empty"
+"""On records that have no hours yet."""
 
 RecordKey = tuple[str, str]
 """Tenant and day."""
@@ -42,11 +44,14 @@ def with_hours(record: Object, hours: Mapping[int, UsageAmounts]) -> Object:
     """The record with these hours; others stay as they are."""
     spec = record["spec"]
     new = {usage.format_hour(hour): msgspec.to_builtins(amounts) for hour, amounts in sorted(hours.items())}
-    return {**record, "spec": {**spec, "hours": {**(spec.get("hours") or {}), **new}}}
+    labels = {name: value for name, value in objects.labels(record).items() if name != EMPTY_LABEL}
+    metadata = {**record["metadata"], "labels": labels}
+    return {**record, "metadata": metadata, "spec": {**spec, "hours": {**(spec.get("hours") or {}), **new}}}
 
 
 def new_record(tenant: str, day: str) -> Object:
-    return {"metadata": {"name": usage.record_name(tenant, day)}, "spec": {"tenant": tenant, "hours": {}}}
+    metadata = {"name": usage.record_name(tenant, day), "labels": {EMPTY_LABEL: "true"}}
+    return {"metadata": metadata, "spec": {"tenant": tenant, "hours": {}}}
 
 
 def last_due(now: float) -> int:
@@ -70,11 +75,13 @@ def is_finished(report: Object, settled: int, nodes: Iterable[str]) -> bool:
     return is_reporter_gone and told < settled and all(hour <= told for hour in hours_of(report))
 
 
-def expired(names: Iterable[str], now: float, retention_days: int) -> Iterator[str]:
-    """The names of the records of days that are longer ago than the retention."""
-    first = day_of(usage.hour_of(now) - retention_days * DAY_HOURS)
-    for name in names:
-        if name.rpartition(".")[2] < first:
+def expired(records: Iterable[Object], now: float, retention_days: int, settled: int) -> Iterator[str]:
+    """The names of the records of days that are longer ago than the retention, and of empty ones whose day is settled."""
+    first, first_open = day_of(usage.hour_of(now) - retention_days * DAY_HOURS), day_of(settled + 1)
+    for record in records:
+        name = objects.name(record)
+        day = name.rpartition(".")[2]
+        if day < first or (day < first_open and EMPTY_LABEL in objects.labels(record)):
             yield name
 
 

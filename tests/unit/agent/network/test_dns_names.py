@@ -13,7 +13,8 @@ from alcove.testing.network_node import BACKING, NetworkNode
 
 PER_SLICE = 1_000
 SLICES = ADDRESSES_MAX // PER_SLICE + 1
-HELD_MS_MAX = 10.0
+HELD_MS_MAX = 25.0
+"""It is a few milliseconds, on a busy machine some more; on the loop it would be a hundred and more."""
 """By one slice of 1,000 endpoints that is read. The whole service held the loop for 100 ms, at each change of one endpoint."""
 DB = name_of("db.default.svc.cluster.local")
 

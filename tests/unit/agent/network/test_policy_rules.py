@@ -12,7 +12,8 @@ from alcove.testing.loop_holds import LoopHolds
 from alcove.testing.network_node import BACKING, NetworkNode
 
 WEB = {"podSelector": {"matchLabels": {"app": "web"}}}
-HELD_MS_MAX = 10.0
+HELD_MS_MAX = 25.0
+"""It is a few milliseconds, on a busy machine some more; on the loop it would be a hundred and more."""
 """On a loop that serves DNS and probes. Before, it was held for 400 to 2,300 ms."""
 
 

@@ -54,5 +54,12 @@ def test_reporters_are_told_once_and_their_reports_deleted_when_they_are_gone() 
 
 
 def test_records_are_kept_for_the_retention() -> None:
-    names = ["a.2026-11-14", "a.b.2026-11-15", "a.2026-11-16"]
-    assert list(sums.expired(names, HOUR * HOUR_SECONDS, 1)) == ["a.2026-11-14"]
+    records = [{"metadata": {"name": name}} for name in ("a.2026-11-14", "a.b.2026-11-15", "a.2026-11-16")]
+    assert list(sums.expired(records, HOUR * HOUR_SECONDS, 1, HOUR)) == ["a.2026-11-14"]
+
+
+def test_empty_records_are_kept_until_their_day_is_settled() -> None:
+    record = sums.new_record("a", "2026-11-16")
+    filled = sums.with_hours(record, {HOUR: UsageAmounts()})
+    assert list(sums.expired([record], HOUR * HOUR_SECONDS, 30, HOUR - 1)) == []
+    assert list(sums.expired([record, filled], HOUR * HOUR_SECONDS, 30, HOUR)) == [record["metadata"]["name"]]
