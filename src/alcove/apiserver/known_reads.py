@@ -132,7 +132,7 @@ class KnownReads:
         if not facts.is_plain or not self._is_unchanged(known, request, started):
             return None
         entry = self._cache.entry(known.key)
-        body = entry.body if entry is not None else b""
+        body = entry.unpack() if entry is not None else b""
         if not body or len(body) > SLICE_BYTES or not self._seats.pass_through(known.caller.tenant):
             return None
         known.was_used = True

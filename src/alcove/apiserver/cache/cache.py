@@ -114,7 +114,7 @@ class Cache:
         async for page in self._store.pages(at):
             for record in page:
                 entry = CacheEntry(record.key, record.revision, record.body, self._recent)
-                self._recent.written(entry)
+                self._recent.keep_whole(entry)
                 self._collection(record.key.resource).load(entry)
                 self._count_stored(entry.key.tenant, entry.length)
             # Pages may be there already, and then nothing waits: whoever asks meanwhile gets an answer.
@@ -152,7 +152,7 @@ class Cache:
         events: list[CacheEvent] = []
         for change in batch:
             entry = CacheEntry(change.key, change.revision, change.body, self._recent)
-            self._recent.written(entry)
+            self._recent.keep_whole(entry)
             collection = self._collection(change.key.resource)
             event = collection.apply(_KINDS[change.change], entry)
             events.append(event)

@@ -156,6 +156,16 @@ class CacheEntry:
         body = self._body
         return body if isinstance(body, bytes) else body.unpack(self.key.tenant, self.key.name)
 
+    def unpack(self) -> bytes:
+        """The encoded object, which is kept whole for its next reads as one that was just written. Use it from the cache's
+        event loop only."""
+        body = self._body
+        if not isinstance(body, bytes):
+            body = self._body = body.unpack(self.key.tenant, self.key.name)
+            if self._recent is not None:
+                self._recent.keep_whole(self)
+        return body
+
     @property
     def size(self) -> int:
         """About the length of the body."""

@@ -1,4 +1,4 @@
-"""Entries that were written or decoded recently: they are kept as they are read fastest, all others small.
+"""Entries that were written, read again or decoded recently: they are kept as they are read fastest, all others small.
 
 A decoded object takes five times the memory of its bytes, and bytes that many objects have in common are kept once
 (`api/shared_bodies.py`). Most objects of most tenants are not read for days. Of what is kept decoded, the tenant with most
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alcove.apiserver.cache.entries import CacheEntry
 
 RECENT_MAX = 4096
-"""Entries that were written, and those that were decoded, before they are made small."""
+"""Entries that are kept whole, and those that are kept decoded, before they are made small."""
 DECODED_BYTES_MAX = 64 << 20
 """Of the bodies of entries that are kept decoded, each of which counts as at least an equal part of it for RECENT_MAX entries:
 whatever is decoded beyond that takes the place of what the tenant with most decoded first."""
@@ -38,15 +38,16 @@ class RecentEntries:
         self._one_bytes_min = decoded_bytes_max // recent_max
         self._lock = Lock()
         self._bodies = SharedBodies()
-        self._written: deque[CacheEntry] = deque()
+        self._whole: deque[CacheEntry] = deque()
         self._decoded: FairPool[CacheEntry] = FairPool(decoded_bytes_max, DECODED_SECONDS)
 
-    def written(self, entry: CacheEntry) -> None:
-        self._written.append(entry)
+    def keep_whole(self, entry: CacheEntry) -> None:
+        """Call it with an entry whose body is not packed, once until it is."""
+        self._whole.append(entry)
 
     def clear(self) -> None:
         """Forgets all entries."""
-        self._written.clear()
+        self._whole.clear()
 
     def decoded(self, entry: CacheEntry) -> None:
         """May be called in any thread."""
@@ -65,8 +66,8 @@ class RecentEntries:
     def trim(self, seconds: float) -> bool:
         """Makes entries small for so long, at least one; returns whether some remain that are not recent."""
         until = perf_counter() + seconds
-        while len(self._written) > self._recent_max:
-            self._written.popleft().pack(self._bodies)
+        while len(self._whole) > self._recent_max:
+            self._whole.popleft().pack(self._bodies)
             if perf_counter() >= until:
                 break
-        return len(self._written) > self._recent_max
+        return len(self._whole) > self._recent_max

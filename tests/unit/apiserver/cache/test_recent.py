@@ -12,7 +12,7 @@ def entry(number: int, recent: RecentEntries, tenant: str = "") -> CacheEntry:
         b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"default","tenant":"tenant-%d"}}' % number
     )
     made = CacheEntry(key, Revision(number), body, recent)
-    recent.written(made)
+    recent.keep_whole(made)
     return made
 
 
@@ -32,6 +32,24 @@ def test_bodies_that_take_long_are_packed_one_in_a_turn() -> None:
     entries = [entry(number, recent) for number in range(1, 21)]
     assert recent.trim(0.0) and recent.trim(0.0)
     assert [isinstance(each._body, bytes) for each in entries] == [True, False] + 18 * [True]
+
+
+def test_an_entry_that_is_read_again_and_again_is_unpacked_once() -> None:
+    recent = RecentEntries(recent_max=10)
+    entries = [entry(number, recent) for number in range(1, 21)]
+    body = entries[1].body
+    while recent.trim(0.0):
+        pass
+    assert entries[1].unpack() == body and entries[1].unpack() is entries[1].unpack()
+    assert len(recent._whole) == 11, "it is one of the recent ones, once"
+    while recent.trim(0.0):
+        pass
+    assert entries[1]._body == body, "others were written before"
+    for number in range(21, 31):
+        entry(number, recent)
+    while recent.trim(0.0):
+        pass
+    assert not isinstance(entries[1]._body, bytes) and entries[1].body == body
 
 
 def test_only_the_newest_decoded_objects_are_kept() -> None:
