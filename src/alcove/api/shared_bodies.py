@@ -2,7 +2,7 @@
 
 Every tenant has the same first objects, and the pods of a set differ in their names: nine tenths of a body's bytes
 are those of many others. What is an object's own is found without decoding: its tenant and its name, which the caller
-knows, and whole strings that are a uid, a time, an address or a number. The rest is a template.
+knows, large numbers, and whole strings that are a uid, a time, an address, a number or two names. The rest is a template.
 
     {"kind":"Namespace","metadata":{"name":"default","tenant":"acme","uid":"5adec381-…","creationTimestamp":"2026-…Z"}}
     {"kind":"Namespace","metadata":{"name":"default","tenant":"·","uid":·,"creationTimestamp":·}}   the template
@@ -29,7 +29,14 @@ NAME_LENGTH_MIN = 3
 _TENANT, _NAME, _SEPARATOR = b"\x00", b"\x01", b"\x02"
 # A quote comes first: it makes the search five times as fast, and so does to look at the character after it. Strings
 # within the keys of managedFields are escaped.
-_OWN = re.compile(rb'"(?=[0-9a-f])([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9][0-9.:TZ-]*)(?=\\?")')
+_OWN = re.compile(
+    rb'"(?=[0-9a-z]|:[0-9])('
+    rb'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}(?=\\?")'
+    rb'|[0-9][0-9.:TZ-]*(?=\\?")'
+    rb"|:[0-9]{4,}(?=[,}])"  # A number, with the colon after its key: a VNI, a port.
+    rb'|[0-9a-z-]+/[0-9a-z-]+(?=")'  # A tenant's network, which is an annotation of the VPC provider's objects.
+    rb")"
+)
 
 
 class BodyTemplate:

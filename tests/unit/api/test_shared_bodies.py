@@ -17,6 +17,7 @@ TEXTS = st.text(max_size=8) | st.sampled_from(
         "10.96.0.1",
         "12",
         "acme",
+        "acme/default",
         '"acme"',
         "\x00",
     ]
@@ -54,6 +55,30 @@ def namespace(number: int) -> tuple[bytes, str]:
     }
     obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta, "spec": {"finalizers": ["x" * 300]}}
     return orjson.dumps(obj), tenant
+
+
+def divider(number: int) -> tuple[bytes, str]:
+    vni = 4711 * number
+    meta: Object = {
+        "name": f"vni-{vni}-d0",
+        "annotations": {"arktos.futurewei.com/network": f"t-{number}/net"},
+    }
+    obj = {
+        "apiVersion": "mizar.com/v1",
+        "kind": "Divider",
+        "metadata": meta,
+        "spec": {"vni": vni, "vpc": "vpc0"},
+    }
+    return orjson.dumps(obj), f"vni-{vni}-d0"
+
+
+def test_objects_that_differ_in_a_number_and_the_network_they_are_made_for_are_packed() -> None:
+    bodies = SharedBodies()
+    for number in range(1, 10):
+        body, name = divider(number)
+        packed = bodies.pack(body, "system", name)
+        if number > 1:
+            assert isinstance(packed, PackedBody) and packed.unpack("system", name) == body
 
 
 def test_what_many_objects_have_in_common_is_kept_once() -> None:
