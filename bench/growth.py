@@ -16,6 +16,7 @@ The same with `_4_workers` is of another server, with four workers: of all its p
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import json
 import tempfile
@@ -42,6 +43,8 @@ from bench.tenants import Ready, all_at_once, delete
 FEW = 500
 BATCH = 250
 """Tenants that are created at once."""
+TRIM_SECONDS = 2.5
+"""Within which quiet processes have returned the memory that they freed."""
 
 
 class Scale(Struct, frozen=True, kw_only=True):
@@ -145,9 +148,11 @@ async def measure_tenants(plane: ControlPlane, scale: Scale) -> dict[str, float]
         await tenants.fill(FEW)
         await tenants.come_and_go(few)
         few |= await costs_of(client, meter, scale)
+        await asyncio.sleep(TRIM_SECONDS)
         before = plane.resident_kb()
         await tenants.fill(scale.tenants)
         await meter.idle()
+        await asyncio.sleep(TRIM_SECONDS)
         grown = [after - kb for kb, after in zip(before, plane.resident_kb(), strict=True)]
         at_5000, deletes_at_5000 = await tenants.come_and_go(many)
         many |= await costs_of(client, meter, scale)

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 TRIM_SECONDS = 15.0
 TRIM_BYTES = 32 << 20
 """Growth after which memory is trimmed earlier: a trim takes a sixth of a millisecond for each MiB it returns."""
+QUIET_TRIM_BYTES = 4 << 20
+"""Growth after which a quiet process is trimmed: it has just done what made it grow."""
 LOOK_SECONDS = 1.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 COLLECT_AFTER = (700, 10, 2)
@@ -50,8 +52,8 @@ def _freeze_survivors(phase: str, info: dict[str, int], freeze: Callable[[], Non
 
 
 async def keep_trimmed(trim_seconds: float = TRIM_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
-    """Returns freed memory to the kernel every `trim_seconds`, and whenever the process has grown by TRIM_BYTES,
-    until cancelled: a few milliseconds each time.
+    """Returns freed memory to the kernel every `trim_seconds`, and whenever the process has grown by TRIM_BYTES or is quiet
+    after it has grown, until cancelled: a few milliseconds each time.
 
     Runs a full collection when the process has grown a lot, and is quiet. Returns immediately without glibc.
     """
@@ -67,7 +69,8 @@ async def keep_trimmed(trim_seconds: float = TRIM_SECONDS, look_seconds: float =
         used = process_time()
         await asyncio.sleep(look_seconds)
         is_quiet = process_time() - used < QUIET_SHARE * look_seconds
-        if resident_bytes() >= trimmed + TRIM_BYTES or perf_counter() >= trimmed_at + trim_seconds:
+        grown_max = QUIET_TRIM_BYTES if is_quiet else TRIM_BYTES
+        if resident_bytes() >= trimmed + grown_max or perf_counter() >= trimmed_at + trim_seconds:
             trim(0)
             trimmed, trimmed_at = resident_bytes(), perf_counter()
             collected = min(collected, trimmed)

@@ -83,6 +83,23 @@ async def test_a_process_that_grows_is_trimmed_before_its_time(monkeypatch: pyte
     assert grown
 
 
+async def test_a_process_returns_what_it_freed_as_soon_as_it_is_quiet() -> None:
+    ctypes.CDLL(None).malloc_trim(0)
+    before = memory.resident_bytes()
+    trimming = asyncio.create_task(keep_trimmed(3600.0, 0.01))
+    await asyncio.sleep(0)
+    # Small blocks of the C library, with one in use behind them, so that only a trim returns them.
+    blocks = [ctypes.create_string_buffer(1024) for _ in range(16 << 10)]
+    last = ctypes.create_string_buffer(1024)
+    del blocks
+    assert memory.resident_bytes() > before + (8 << 20)
+    async with asyncio.timeout(30):
+        while memory.resident_bytes() > before + (4 << 20):  # noqa: ASYNC110 - a trim has no event
+            await asyncio.sleep(0.01)
+    trimming.cancel()
+    assert last
+
+
 async def test_a_busy_process_is_not_stopped_for_a_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "GROWN_RATIO", 1.0)
     monkeypatch.setattr(memory, "GROWN_BYTES", 8 << 20)
